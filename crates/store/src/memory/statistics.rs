@@ -14,8 +14,7 @@ use super::MemoryStore;
 use crate::{
     StoreError,
     operators::{
-        AskErrors, AskStatistics, BegunStatistics, CountingTerm, READ_ROWS, TimedError, TimedRow,
-        WriteStatistics,
+        AskErrors, AskStatistics, BegunStatistics, CountingTerm, READ_ROWS, TimedError, TimedRow, WriteStatistics,
     },
     store::{Epoch, Result},
 };

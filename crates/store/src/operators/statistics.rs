@@ -95,11 +95,12 @@ impl AskOf {
         match (self, of) {
             (Self::Tasks { tasks, .. }, Of::Task(task)) => tasks.as_ref().is_none_or(|names| names.contains(task)),
             (Self::Tasks { tasks, .. }, Of::OtherTasks) => tasks.is_none(),
-            (Self::Groups { groups, .. }, Of::Group(group)) => groups.as_ref().is_none_or(|names| names.contains(group)),
-            (Self::Groups { groups, .. }, Of::OtherGroups) => groups.is_none(),
-            (Self::Tasks { .. }, Of::Group(_) | Of::OtherGroups) | (Self::Groups { .. }, Of::Task(_) | Of::OtherTasks) => {
-                false
+            (Self::Groups { groups, .. }, Of::Group(group)) => {
+                groups.as_ref().is_none_or(|names| names.contains(group))
             }
+            (Self::Groups { groups, .. }, Of::OtherGroups) => groups.is_none(),
+            (Self::Tasks { .. }, Of::Group(_) | Of::OtherGroups)
+            | (Self::Groups { .. }, Of::Task(_) | Of::OtherTasks) => false,
         }
     }
 }
