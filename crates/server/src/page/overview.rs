@@ -46,6 +46,17 @@ impl Totals {
     fn busy(&self) -> u64 {
         self.scheduled + self.running
     }
+
+    /// Slots in use and slots, and on how many nodes if it is not one.
+    fn used(&self) -> Option<(String, String)> {
+        let (slots, nodes) = (self.slots?, self.nodes?);
+        let on = if nodes == 1 { String::new() } else { format!(" on {nodes} nodes") };
+        Some((format!("{} / {slots}", self.busy()), on))
+    }
+
+    fn dispatches(&self) -> bool {
+        self.dispatcher == Some(true)
+    }
 }
 
 /// A [`turnwise::wire::Finding`].
