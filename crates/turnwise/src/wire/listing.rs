@@ -156,8 +156,7 @@ impl Overview {
     /// Of this count and this fleet; `None`: the caller is not told of nodes.
     pub fn new(overview: &overview::Overview, fleet: Option<&Fleet>) -> Self {
         let all = overview.all;
-        let living = |fleet: &Fleet| fleet.nodes.iter().filter(|node| node.alive(fleet.now)).collect::<Vec<_>>();
-        let living = fleet.map(living);
+        let living = fleet.map(|fleet| fleet.nodes.iter().filter(|node| node.alive(fleet.now)).collect::<Vec<_>>());
         let living = living.as_deref();
         Self {
             now: overview.now,
