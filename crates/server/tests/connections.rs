@@ -114,11 +114,16 @@ async fn a_caller_that_sends_all_of_a_body_first_reads_why_it_is_refused() {
         let answer = send_whole(address, &format!("POST {path} HTTP/1.1\r\n{json}"), bytes).await;
         assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     }
+    listening.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_that_sends_all_of_a_body_first_reads_that_it_needs_a_token() {
+    let server = Server::on_memory().await;
     server.turnwise.create_token(NewAccess::new("test", Grant::unlimited()).unwrap()).await.unwrap();
-    // The server looks for tokens now and then; this one is unknown in any case.
-    let stranger = "authorization: Bearer tw_nobody\r\n";
-    let head = format!("POST /api/v1/jobs/batch HTTP/1.1\r\n{json}{stranger}");
-    let answer = send_whole(address, &head, BATCH_BYTES - 1).await;
+    let (listening, address) = listening(&server).await;
+    let head = "POST /api/v1/jobs/batch HTTP/1.1\r\ncontent-type: application/json\r\n";
+    let answer = send_whole(address, head, BATCH_BYTES - 1).await;
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     listening.stop().await;
 }
