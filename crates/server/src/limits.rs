@@ -81,6 +81,8 @@ pub const HEAVY: usize = 1;
 pub const WHYS: usize = 1;
 /// Requests at a time that count jobs (`overview` and the lists of queues, groups, tasks and keys): each reads a page of 10,000 jobs.
 pub const COUNTS: usize = 4;
+/// Requests at a time that read statistics or errors: each may have some hundred thousand rows in memory before it adds them up.
+pub const STATISTICS: usize = 4;
 /// Unfinished jobs that a count looks at, the oldest, where no dispatcher reports how many there are, or this caller
 /// may not see that; of a larger backlog each count is a lower bound.
 pub const COUNTED: usize = 20_000;

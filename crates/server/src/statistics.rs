@@ -10,6 +10,7 @@ use turnwise_core::access::Target;
 use crate::{
     call::{Call, Reply},
     problem::Problem,
+    service::Turn,
 };
 
 /// A caller sees only numbers of jobs that it may see: one that is limited to groups gets those of its groups, by group.
@@ -32,6 +33,7 @@ pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
         let invalid = Invalid::new("queue", "numbers by group are those of one queue; name it");
         return Err(Problem::in_parameter("queue", &invalid));
     }
+    let _turn = call.service.turn(Turn::Statistics).await?;
     let points = call.turnwise().statistics_within(&ask, call.grant.limits()).await?;
     Reply::json(&wire::Statistics::new(&points, outcome))
 }
@@ -45,6 +47,7 @@ pub(crate) async fn errors(call: Call) -> Result<Reply, Problem> {
     if let Some(queue) = &queue {
         call.check(Target::Queue(queue))?;
     }
+    let _turn = call.service.turn(Turn::Statistics).await?;
     let errors = call.turnwise().error_statistics_where(&ask, |row| {
         let wanted = queue.as_ref().is_none_or(|queue| *queue == row.queue);
         let wanted = wanted && task.as_ref().is_none_or(|task| *task == row.task);
