@@ -90,7 +90,7 @@ impl Connection {
             None => Self::over(stream).await,
             Some(Tls(connector)) => {
                 let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
-                Self::over(connector.connect(name, stream).await?).await
+                Self::over(connector.connect(name, stream).await.map_err(with_advice)?).await
             }
         }
     }
@@ -100,5 +100,62 @@ impl Connection {
         // The request that is under way gets the error.
         let driver = tokio::spawn(async move { drop(connection.await) });
         Ok(Self { requests, driver })
+    }
+}
+
+/// What to do about a certificate that signs others, shown by the server as its own: `openssl req -x509` makes such.
+fn with_advice(error: io::Error) -> io::Error {
+    // Webpki's word for it has no name in rustls.
+    if !format!("{error:?}").contains("CaUsedAsEndEntity") {
+        return error;
+    }
+    let advice = "the server's certificate is one that signs others (CA:TRUE), and is not accepted as a server's own; make the server another \
+                  one, signed by it or by itself (openssl req -x509 ... -addext basicConstraints=critical,CA:FALSE)";
+    io::Error::new(error.kind(), advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+    use rustls::{ServerConfig, pki_types::PrivateKeyDer};
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_certificate_that_signs_others_is_refused_with_what_to_do_and_one_that_does_not_is_taken() {
+        for (is_ca, taken) in [(IsCa::Ca(BasicConstraints::Unconstrained), false), (IsCa::ExplicitNoCa, true)] {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+            params.is_ca = is_ca;
+            let certificate = params.self_signed(&key).unwrap();
+            let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+            let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(vec![certificate.der().clone()], private)
+                .unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let server = async {
+                let (stream, _) = listener.accept().await.unwrap();
+                TlsAcceptor::from(Arc::new(config)).accept(stream).await
+            };
+            let folder = tempfile::tempdir().unwrap();
+            let ca = folder.path().join("ca.pem");
+            fs::write(&ca, certificate.pem()).unwrap();
+            let tls = Tls::new(Some(&ca)).unwrap();
+            let address = Address::read(&format!("https://localhost:{port}"), false).unwrap();
+            let (_, opened) = tokio::join!(server, Connection::open(&address, Some(&tls)));
+            match opened {
+                Ok(_) => assert!(taken),
+                Err(error) => {
+                    assert!(!taken, "{error}");
+                    assert!(error.to_string().contains("basicConstraints=critical,CA:FALSE"), "{error}");
+                }
+            }
+        }
     }
 }

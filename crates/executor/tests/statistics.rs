@@ -71,7 +71,7 @@ fn counts(sums: &Sums) -> [u64; 7] {
 }
 
 async fn minutes_of_groups(store: &MemoryStore) -> Vec<(Of, Sums)> {
-    let of = AskOf::Groups { queue: QueueName::default() };
+    let of = AskOf::Groups { queue: QueueName::default(), groups: None };
     let ask = AskStatistics { span: Span::Minute, since: Timestamp::MIN, until: Timestamp::MAX, of };
     store.statistics(ask).await.unwrap().into_iter().map(|timed| (timed.row.of, timed.row.sums)).collect()
 }

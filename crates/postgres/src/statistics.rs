@@ -123,13 +123,17 @@ pub(crate) async fn rows(store: &Inner, ask: &AskStatistics) -> Result<Vec<Timed
     let (span, limit) = (ask.span.code(), i64::from(READ_ROWS));
     let (since, until) = (Moment(ask.since), Moment(ask.until));
     let mut rows = Vec::new();
+    let names = ask.of.names();
     for kind in ask.of.kinds() {
         let found = match ask.of.queue().map(|queue| queue.as_str()) {
             Some(queue) => {
                 let sql = include_str!("../sql/statistics_queue.sql");
-                client.query(sql, &[&span, &kind, &since, &until, &limit, &queue]).await
+                client.query(sql, &[&span, kind, &since, &until, &limit, &names, &queue]).await
             }
-            None => client.query(include_str!("../sql/statistics.sql"), &[&span, &kind, &since, &until, &limit]).await,
+            None => {
+                let sql = include_str!("../sql/statistics.sql");
+                client.query(sql, &[&span, kind, &since, &until, &limit, &names]).await
+            }
         };
         for row in &found.map_err(failed(READ))? {
             rows.push(TimedRow { at: rows::now(row, 0)?, row: read(row, 1)? });

@@ -173,6 +173,11 @@ impl Connection {
 }
 
 impl UnderWay {
+    /// It was answered before all of it came: while the rest is passed over, a newcomer may have the place.
+    pub(crate) fn is_decided(&self) {
+        self.0.rest(Some(Instant::now()));
+    }
+
     /// The connection rests when all of the body was taken from here: how long the caller takes to read the rest is its own affair.
     pub(crate) fn until_taken(self, body: Body) -> Body {
         Body::new(Answering { body, _under_way: self })

@@ -2,7 +2,7 @@
 //!
 //! [`limits`] every bound, with its reason → `routes` the table of all routes: path, what the caller must be allowed to
 //! do, what comes in and goes out → `service` the way of a request: `access` gives it its grant (`login` for people on
-//! the page; `tries` bounds guesses, `portions` what one token takes, `connections` those that are open), `call` is what a handler gets and answers,
+//! the page; `tries` bounds guesses, `portions` what one token takes, `connections` those that are open, `unread` bodies that were refused), `call` is what a handler gets and answers,
 //! `problem` what goes wrong, with its `logs` → the handlers: `jobs`, with `form` for those of a body, `bulk` decisions by a filter, `names` of queues,
 //! groups, tasks and keys, `schedules`, `fleet` for what concerns the whole installation, `doctor` what is wrong with it,
 //! `health` → `page` the same for people, as HTML → `spans` of submits, `waits` long polls → `events` for listeners: `hub` is the one reader, `telling` makes
@@ -48,6 +48,7 @@ mod tickets;
 mod tls;
 mod tokens;
 mod tries;
+mod unread;
 mod waits;
 mod workers;
 

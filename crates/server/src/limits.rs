@@ -29,6 +29,11 @@ pub const HEAD_BYTES: usize = 64 * 1024;
 pub const HEAD_TIME: Duration = Duration::from_secs(30);
 /// How long a body may take to arrive: 32 MiB at about 1 MiB a second.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
+/// Bytes that are passed over of a body whose request was refused before its end, so that a caller that sends all of it first reads why:
+/// two full batches. They are not kept in memory.
+pub const UNREAD_BYTES: u64 = 64 * 1024 * 1024;
+/// How long that may take. Such a connection may be closed for a newcomer.
+pub const UNREAD_TIME: Duration = Duration::from_secs(10);
 /// How long a caller may take no byte of an answer before its connection is closed: it holds memory meanwhile.
 pub const WRITE_TIME: Duration = Duration::from_secs(30);
 /// How long a request may be worked on before it is answered with 503. The database may be out of reach.
@@ -87,6 +92,8 @@ pub const HEAVY: usize = 1;
 pub const WHYS: usize = 1;
 /// Requests at a time that count jobs (`overview` and the lists of queues, groups, tasks and keys): each reads a page of 10,000 jobs.
 pub const COUNTS: usize = 4;
+/// Requests at a time that read statistics or errors: each may have some hundred thousand rows in memory before it adds them up.
+pub const STATISTICS: usize = 4;
 /// Unfinished jobs that a count looks at, the oldest, where no dispatcher reports how many there are, or this caller
 /// may not see that; of a larger backlog each count is a lower bound.
 pub const COUNTED: usize = 20_000;

@@ -37,6 +37,7 @@ use crate::{
     proxies::Peer,
     service::Service,
     tls::Certificate,
+    unread::lend,
 };
 
 /// A listener that answers.
@@ -181,8 +182,16 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         let under_way = connection.begin();
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(connection.clone());
+        let (request, left) = lend(request);
         let answer = router.call(request);
-        async move { answer.await.map(|response| response.map(|body| under_way.until_taken(body))) }
+        async move {
+            let answer = answer.await;
+            if let Some(unread) = left.take() {
+                under_way.is_decided();
+                unread.skip().await;
+            }
+            answer.map(|response| response.map(|body| under_way.until_taken(body)))
+        }
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), from_peer));
     tokio::select! {

@@ -9,7 +9,7 @@ use axum::{
 use turnwise::Invalid;
 
 /// What a page may send, beside what every page may.
-const HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id";
+const HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id, traceparent, tracestate";
 /// What a page may read, beside what every page may.
 const EXPOSED: &str = "location, retry-after, idempotent-replayed";
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";

@@ -33,7 +33,7 @@ use crate::{
     limits::{
         ANSWER_KIB, ANSWER_TIME, ANSWERS_KIB, ANSWERS_KIB_OF_ONE, BATCH_BYTES, BODIES_MIB, BODIES_MIB_OF_ONE,
         BODY_TIME, CATCH_UPS, COUNTS, FORM_BYTES, HEAVY, LIVE_LOGS, LONGEST_WAIT, REQUESTS, REQUESTS_OF_ONE,
-        SMALL_ANSWER, TURN_TIME, WHYS,
+        SMALL_ANSWER, STATISTICS, TURN_TIME, WHYS,
     },
     metrics::Metrics,
     origins::Origins,
@@ -59,6 +59,8 @@ pub(crate) enum Turn {
     Why,
     /// Counts jobs.
     Count,
+    /// Reads what happened.
+    Statistics,
 }
 
 /// A place among the requests that are worked on; free again when it is dropped.
@@ -105,6 +107,7 @@ struct Shared {
     heavy: Arc<Semaphore>,
     whys: Arc<Semaphore>,
     counts: Arc<Semaphore>,
+    statistics: Arc<Semaphore>,
     /// Mebibytes.
     bodies: Arc<Semaphore>,
     /// Kibibytes of answers that their callers have not read yet.
@@ -162,6 +165,7 @@ impl Service {
             heavy: Arc::new(Semaphore::new(HEAVY)),
             whys: Arc::new(Semaphore::new(WHYS)),
             counts: Arc::new(Semaphore::new(COUNTS)),
+            statistics: Arc::new(Semaphore::new(STATISTICS)),
             bodies: Arc::new(Semaphore::new(BODIES_MIB as usize)),
             answers: Arc::new(Semaphore::new(ANSWERS_KIB as usize)),
             metrics: Metrics::default(),
@@ -337,6 +341,7 @@ impl Service {
             Turn::Heavy => (&self.0.heavy, "other requests look at the whole backlog; only one does at a time"),
             Turn::Why => (&self.0.whys, "other requests ask why a job waits; they are answered one after the other"),
             Turn::Count => (&self.0.counts, "other requests count jobs; only a few do at a time"),
+            Turn::Statistics => (&self.0.statistics, "other requests read statistics; only a few do at a time"),
         };
         turn(turns, 1).await.ok_or_else(|| Problem::busy(detail))
     }
@@ -582,7 +587,7 @@ impl Service {
         place: Option<&PlaceOfToken>,
     ) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Problem> {
         let Some(input) = &route.input else {
-            // Not read: a caller that sends one all the same gets its answer, and the connection is closed.
+            // Not read: a caller that sends one all the same gets its answer.
             return Ok((Bytes::new(), Vec::new()));
         };
         let (bytes, memory) = self.whole(input.most, headers, body, place).await?;

@@ -1,10 +1,8 @@
 //! What happened: numbers by the minute, hour and day, and which errors there were.
 
-use std::collections::BTreeMap;
-
 use turnwise::{
     GroupName, Invalid, QueueName, TaskName,
-    statistics::{AskErrors, AskStatistics, By, Counted, Of, Point, Row, Step, Sums},
+    statistics::{AskErrors, AskStatistics, By, Counted, Of, Step},
     wire,
 };
 use turnwise_core::access::Target;
@@ -12,6 +10,7 @@ use turnwise_core::access::Target;
 use crate::{
     call::{Call, Reply},
     problem::Problem,
+    service::Turn,
 };
 
 /// A caller sees only numbers of jobs that it may see: one that is limited to groups gets those of its groups, by group.
@@ -34,14 +33,8 @@ pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
         let invalid = Invalid::new("queue", "numbers by group are those of one queue; name it");
         return Err(Problem::in_parameter("queue", &invalid));
     }
-    // What a queue has done is the sum over its tasks: who may see only some of these gets the sum of those.
-    let by_task = AskStatistics { by: By::Task, ..ask.clone() };
-    let limited = call.grant.is_limited() && ask.by == By::Queue;
-    let mut points = call.turnwise().statistics(if limited { &by_task } else { &ask }).await?;
-    points.retain(|point| call.grant.sees(&point.row.queue, &point.row.of));
-    if limited {
-        points = by_queue(points);
-    }
+    let _turn = call.service.turn(Turn::Statistics).await?;
+    let points = call.turnwise().statistics_within(&ask, call.grant.limits()).await?;
     Reply::json(&wire::Statistics::new(&points, outcome))
 }
 
@@ -54,22 +47,13 @@ pub(crate) async fn errors(call: Call) -> Result<Reply, Problem> {
     if let Some(queue) = &queue {
         call.check(Target::Queue(queue))?;
     }
+    let _turn = call.service.turn(Turn::Statistics).await?;
     let errors = call.turnwise().error_statistics_where(&ask, |row| {
         let wanted = queue.as_ref().is_none_or(|queue| *queue == row.queue);
         let wanted = wanted && task.as_ref().is_none_or(|task| *task == row.task);
         wanted && call.grant.sees(&row.queue, &Of::Task(row.task.clone()))
     });
     Reply::json(&wire::Errors::new(&errors.await?))
-}
-
-/// Points of tasks, added up by queue.
-fn by_queue(points: Vec<Point>) -> Vec<Point> {
-    let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
-    for Point { at, step, row } in points {
-        sums.entry((at, step, row.queue)).or_default().add(&row.sums);
-    }
-    let point = |((at, step, queue), sums)| Point { at, step, row: Row { queue, of: Of::OtherTasks, sums } };
-    sums.into_iter().map(point).collect()
 }
 
 fn by(text: &str) -> Result<By, Invalid> {

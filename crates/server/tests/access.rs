@@ -322,7 +322,12 @@ async fn a_limited_token_sees_nothing_of_others() {
         let ids: Vec<_> = jobs["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap()).collect();
         assert_eq!(ids, [own.as_str()]);
         assert_eq!(ask("/api/v1/jobs?group=other").await.expect(200)["jobs"], json!([]));
-        assert_eq!(ask("/api/v1/overview").await.expect(200)["waiting"], 1);
+        let overview = ask("/api/v1/overview").await.expect(200);
+        assert_eq!(overview["waiting"], 1);
+        // Nodes are not its to see: it is not told that there are none.
+        for name in ["nodes", "slots", "dispatcher"] {
+            assert_eq!(overview.get(name), Some(&json!(null)), "{name}");
+        }
         let operator = token(&server, &[Scope::Operate], of_group("acme")).await;
         let all = request("POST", "/api/v1/jobs/cancel", Some(&json!({"dry_run": true})));
         let preview = server.send(with(all, operator.secret.reveal())).await.expect(200);

@@ -14,7 +14,7 @@ use tokio::{
 use turnwise::access::{Grant, NewAccess};
 use turnwise_server::{
     Listening,
-    limits::{ACCEPT_PAUSE, BODY_TIME, HEAD_TIME, WRITE_TIME},
+    limits::{ACCEPT_PAUSE, BATCH_BYTES, BODY_TIME, HEAD_TIME, JOB_BYTES, UNREAD_TIME, WRITE_TIME},
 };
 
 async fn listening(server: &Server) -> (Listening, SocketAddr) {
@@ -85,6 +85,60 @@ async fn a_body_that_does_not_come_is_answered() {
     let answer = answer(&mut stream).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert!(begun.elapsed() <= BODY_TIME * 2);
+    listening.stop().await;
+}
+
+/// Sends all of a request, and looks for the answer only then.
+async fn send_whole(address: SocketAddr, head: &str, bytes: usize) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("{head}host: localhost\r\nconnection: close\r\ncontent-length: {bytes}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let part = vec![b'x'; 64 * 1024];
+    let mut left = bytes;
+    while left > 0 {
+        let part = &part[..left.min(part.len())];
+        stream.write_all(part).await.unwrap_or_else(|error| panic!("{error}, with {left} of {bytes} bytes to send"));
+        left -= part.len();
+    }
+    let mut answer = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("an answer").unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_sends_all_of_a_body_first_reads_why_it_is_refused() {
+    let server = Server::on_memory().await;
+    let (listening, address) = listening(&server).await;
+    let json = "content-type: application/json\r\n";
+    for (path, bytes) in [("/api/v1/jobs", JOB_BYTES + 100_000), ("/api/v1/jobs/batch", BATCH_BYTES + 1_000_000)] {
+        let answer = send_whole(address, &format!("POST {path} HTTP/1.1\r\n{json}"), bytes).await;
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    }
+    listening.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_that_sends_all_of_a_body_first_reads_that_it_needs_a_token() {
+    let server = Server::on_memory().await;
+    server.turnwise.create_token(NewAccess::new("test", Grant::unlimited()).unwrap()).await.unwrap();
+    let (listening, address) = listening(&server).await;
+    let head = "POST /api/v1/jobs/batch HTTP/1.1\r\ncontent-type: application/json\r\n";
+    let answer = send_whole(address, head, BATCH_BYTES - 1).await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    listening.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_a_refused_body_is_waited_for_so_long() {
+    let server = Server::on_memory().await;
+    let (listening, address) = listening(&server).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = "POST /api/v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\ncontent-encoding: gzip\r\ncontent-length: 100\r\n\r\n{";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let begun = Instant::now();
+    let answer = answer(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 415 "), "{answer}");
+    assert!(begun.elapsed() <= UNREAD_TIME * 2, "after {:?}", begun.elapsed());
     listening.stop().await;
 }
 

@@ -36,6 +36,9 @@ async fn a_page_of_an_allowed_origin_submits_with_a_token() {
     assert_eq!(asked.header("access-control-allow-origin"), "https://app.example.com");
     assert!(asked.header("access-control-allow-headers").contains("authorization"));
     assert!(asked.header("access-control-allow-headers").contains("idempotency-key"));
+    // A browser sends the headers of a trace only if the page may.
+    let allowed: Vec<_> = asked.header("access-control-allow-headers").split(", ").collect();
+    assert!(allowed.contains(&"traceparent") && allowed.contains(&"tracestate"), "{allowed:?}");
     assert_eq!(asked.header("access-control-allow-credentials"), "", "cookies are never sent along");
     let done = from(&server, "https://app.example.com", "POST", Some(&bearer)).await;
     done.expect(201);

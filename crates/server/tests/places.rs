@@ -10,7 +10,7 @@ use support::{Answer, Counted, PATIENCE, Server, request, with};
 use tokio::{task::JoinHandle, time::sleep};
 use tower::ServiceExt;
 use turnwise::access::{Grant, NewAccess};
-use turnwise_server::limits::{ANSWERS_KIB_OF_ONE, REQUESTS, REQUESTS_OF_ONE, TURN_TIME, WAITS_OF_ONE};
+use turnwise_server::limits::{ANSWERS_KIB_OF_ONE, REQUESTS, REQUESTS_OF_ONE, STATISTICS, TURN_TIME, WAITS_OF_ONE};
 
 /// Time goes on when nothing else can be done.
 const A_MOMENT: Duration = Duration::from_millis(1);
@@ -59,6 +59,22 @@ async fn while_one_token_has_all_that_it_may_another_one_is_answered() {
     let of = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();
     assert_eq!((of(200), of(429)), (REQUESTS_OF_ONE, REQUESTS));
     server.send(with(request("GET", &path, None), &greedy)).await.expect(200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_few_requests_read_statistics_at_a_time_and_the_others_are_asked_to_come_again() {
+    for (verb, path) in [("statistics", "/api/v1/statistics"), ("error_statistics", "/api/v1/errors")] {
+        let (counted, server) = counted();
+        counted.hold(verb);
+        let asked = asked(&server, STATISTICS + 5, path, "");
+        sleep(TURN_TIME * 2).await;
+        assert_eq!(counted.asked(verb), STATISTICS, "{path}");
+        counted.release();
+        let statuses = statuses(asked).await;
+        let of = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();
+        assert_eq!((of(200), of(429)), (STATISTICS, 5), "{path}");
+        server.get(path).await.expect(200);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -121,6 +121,58 @@ async fn what_happened_is_told_by_queue_task_group_and_step() {
     }
 }
 
+/// For so many minutes numbers of 200 groups and of 100 tasks, of which an answer holds a part.
+const BUSY_MINUTES: u32 = 101;
+
+async fn busy_minutes(server: &Server) {
+    let operators = server.turnwise.operators().unwrap();
+    let term = operators.begin_statistics(Epoch(1)).await.unwrap().term;
+    let now = Step::Minute.begin(server.turnwise.now().await.unwrap());
+    let of = |name: &dyn Fn(usize) -> Of, count: usize| (0..count).map(|n| row("mail", name(n), 1)).collect::<Vec<_>>();
+    let rows = [
+        of(&|n| group(&format!("g{n}")), 200),
+        of(&|n| task(&format!("t{n}")), 100),
+        (0..100).map(|n| row("slow", task(&format!("t{n}")), 1)).collect(),
+    ];
+    let rows = rows.concat();
+    for minute in 1..=BUSY_MINUTES {
+        let at = now.minus(Step::Minute.length() * minute);
+        let (errors, totals) = (Vec::new(), Vec::new());
+        let write = WriteStatistics { term, at, first: true, rows: rows.clone(), errors, totals };
+        operators.write_statistics(write).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_limited_token_gets_does_not_depend_on_how_many_others_there_are() {
+    for server in Server::on_all().await {
+        busy_minutes(&server).await;
+        let of_group = Limits { groups: Some([GroupName::new("g7").unwrap()].into()), ..Limits::default() };
+        let of_queue = Limits { queues: Some([queue("mail")].into()), ..Limits::default() };
+        let of_task = Limits { tasks: Some([TaskName::new("t7").unwrap()].into()), ..of_queue.clone() };
+        let ask = async |limits: Limits, query: &str| {
+            let secret = token(&server, limits).await;
+            let path = format!("/api/v1/statistics?since=-3h&{query}");
+            server.send(with(request("GET", &path, None), &secret)).await
+        };
+        for query in ["by=group&queue=mail", "by=task"] {
+            ask(Limits::default(), query).await.refused(422, Some("since"));
+        }
+        for (limits, query, whose) in [
+            (of_group, "by=group&queue=mail", r#"mail/"g7""#),
+            (of_task.clone(), "by=task", r#"mail/"t7""#),
+            (of_task, "by=queue", "mail/null"),
+        ] {
+            let answer = ask(limits, query).await.expect(200);
+            let field = if query.contains("group") { "group" } else { "task" };
+            assert_eq!(names(&answer, field), vec![whose; BUSY_MINUTES as usize], "{} {query}", server.store);
+            assert!(answer["points"].as_array().unwrap().iter().all(|point| point["success"] == 1), "{query}");
+        }
+        let of_one_queue = ask(of_queue, "by=task").await.expect(200);
+        assert_eq!(of_one_queue["points"].as_array().unwrap().len(), 100 * BUSY_MINUTES as usize);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limited_token_sees_numbers_of_its_own_jobs_and_no_others() {
     for server in Server::on_all().await {

@@ -81,10 +81,11 @@ pub(crate) fn rows(conn: &Connection, ask: &AskStatistics) -> Result<Vec<TimedRo
     let mut of_queue = conn.prepare_cached(include_str!("../sql/statistics_queue.sql"))?;
     let mut of_all = conn.prepare_cached(include_str!("../sql/statistics.sql"))?;
     let mut rows = Vec::new();
+    let names = ask.of.names().map(|names| serde_json::Value::from(names).to_string());
     for kind in ask.of.kinds() {
         let mut found = match ask.of.queue() {
-            Some(queue) => of_queue.query(params![span, kind, since, until, READ_ROWS, queue.as_str()])?,
-            None => of_all.query(params![span, kind, since, until, READ_ROWS])?,
+            Some(queue) => of_queue.query(params![span, kind, since, until, READ_ROWS, names, queue.as_str()])?,
+            None => of_all.query(params![span, kind, since, until, READ_ROWS, names])?,
         };
         while let Some(row) = found.next()? {
             rows.push(TimedRow { at: Timestamp::from_micros(row.get(0)?), row: read(row, 1)? });

@@ -15,13 +15,15 @@
 //! # Ok(()) }
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use turnwise_core::{
     Fingerprint,
     statistics::{BOUNDS, BUCKETS, Counted, ErrorRow, Histogram, Of, Row, Span as Step, Sums},
 };
-use turnwise_core::{GroupName, Invalid, QueueName, TaskName, Timestamp, statistics::choice::merge_errors};
+use turnwise_core::{
+    GroupName, Invalid, QueueName, TaskName, Timestamp, access::Limits, statistics::choice::merge_errors,
+};
 use turnwise_store::{
     AskErrors as ReadErrors, AskOf, AskStatistics as ReadRows, OperatorStore, TimedError, TimedRow,
     operators::READ_ROWS,
@@ -31,8 +33,8 @@ use crate::{Error, Turnwise};
 
 /// Points that one answer has, at most.
 pub const MOST_POINTS: usize = 20_000;
-/// Reads for one answer, of each span.
-const READS: u32 = 8;
+/// Reads for one answer, of each span; one more for each further queue of a caller that is limited to several.
+const READS: usize = 8;
 
 /// How the numbers are broken down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,26 +122,23 @@ impl Turnwise {
     ///
     /// [`Error::Invalid`] if it is more than one answer holds, and on a store without a [side for operators](Turnwise::operators).
     pub async fn statistics(&self, ask: &AskStatistics) -> Result<Vec<Point>, Error> {
+        self.statistics_within(ask, &Limits::default()).await
+    }
+
+    /// The same, of jobs within these limits: others are not read, so their number decides nothing. What is counted by task is nothing
+    /// to limits on groups, and the other way round.
+    #[doc(hidden)]
+    pub async fn statistics_within(&self, ask: &AskStatistics, limits: &Limits) -> Result<Vec<Point>, Error> {
         let operators = self.operators()?;
-        let of = match (&ask.by, &ask.queue) {
-            (By::Group, Some(queue)) => AskOf::Groups { queue: queue.clone() },
-            (By::Group, None) => {
-                return Err(Invalid::new("queue", "statistics by group are those of one queue; name it").into());
-            }
-            (By::Queue | By::Task, queue) => AskOf::Tasks { queue: queue.clone() },
-        };
+        let asked = ask.of(limits)?;
         let (since, until) = self.times(ask.since, ask.until, default_time(ask.step)).await?;
         let mut points: BTreeMap<(Timestamp, Step, QueueName, Of), Sums> = BTreeMap::new();
         for span in Step::ALL {
             let step = span.max(ask.step);
             // A point is whole: it begins where its time does.
             let since = step.begin(since);
-            let rows = read(&*operators, ReadRows { span, since, until, of: of.clone() }).await?;
-            for timed in rows {
+            for timed in read(&*operators, (span, since, until), &asked).await? {
                 let Row { queue, of, sums } = timed.row;
-                if !ask.wants(&of) {
-                    continue;
-                }
                 let of = if ask.by == By::Queue { Of::OtherTasks } else { of };
                 points.entry((step.begin(timed.at), step, queue, of)).or_default().add(&sums);
             }
@@ -210,13 +209,36 @@ impl Turnwise {
 }
 
 impl AskStatistics {
-    fn wants(&self, of: &Of) -> bool {
-        match of {
-            Of::Task(task) => self.task.as_ref().is_none_or(|wanted| wanted == task),
-            Of::Group(group) => self.group.as_ref().is_none_or(|wanted| wanted == group),
-            Of::OtherTasks => self.task.is_none(),
-            Of::OtherGroups => self.group.is_none(),
+    /// What to read for it, one after the other.
+    fn of(&self, limits: &Limits) -> Result<Vec<AskOf>, Error> {
+        let queues = narrowed(&self.queue, &limits.queues);
+        if self.by == By::Group {
+            let Some(queues) = queues.filter(|_| self.queue.is_some()) else {
+                return Err(Invalid::new("queue", "statistics by group are those of one queue; name it").into());
+            };
+            let groups = narrowed(&self.group, &limits.groups);
+            let queues = queues.into_iter().filter(|_| limits.tasks.is_none());
+            return Ok(queues.map(|queue| AskOf::Groups { queue, groups: groups.clone() }).collect());
         }
+        if limits.groups.is_some() {
+            return Ok(Vec::new());
+        }
+        let tasks = narrowed(&self.task, &limits.tasks);
+        Ok(match queues {
+            None => vec![AskOf::Tasks { queue: None, tasks }],
+            Some(queues) => {
+                queues.into_iter().map(|queue| AskOf::Tasks { queue: Some(queue), tasks: tasks.clone() }).collect()
+            }
+        })
+    }
+}
+
+/// The names that are asked for and within the limit; `None`: all.
+fn narrowed<N: Ord + Clone>(asked: &Option<N>, limit: &Option<BTreeSet<N>>) -> Option<BTreeSet<N>> {
+    match (asked, limit) {
+        (None, limit) => limit.clone(),
+        (Some(name), None) => Some(BTreeSet::from([name.clone()])),
+        (Some(name), Some(limit)) => Some(limit.get(name).cloned().into_iter().collect()),
     }
 }
 
@@ -226,20 +248,31 @@ fn key(error: &ErrorRow) -> (QueueName, TaskName, Fingerprint) {
 }
 
 /// All rows, in several reads where one does not bring them all.
-async fn read(operators: &dyn OperatorStore, mut ask: ReadRows) -> Result<Vec<TimedRow>, Error> {
+async fn read(
+    operators: &dyn OperatorStore,
+    (span, since, until): (Step, Timestamp, Timestamp),
+    asked: &[AskOf],
+) -> Result<Vec<TimedRow>, Error> {
     let mut all = Vec::new();
-    for _ in 0..READS {
-        let rows = operators.statistics(ask.clone()).await?;
+    let mut rest = asked.iter();
+    let Some(mut of) = rest.next() else { return Ok(all) };
+    let mut begin = since;
+    for _ in 1..READS + asked.len() {
+        let rows = operators.statistics(ReadRows { span, since: begin, until, of: of.clone() }).await?;
         let Some(last) = rows.last().map(|row| row.at).filter(|_| rows.len() >= READ_ROWS as usize) else {
             all.extend(rows);
-            return Ok(all);
+            match rest.next() {
+                Some(next) => (of, begin) = (next, since),
+                None => return Ok(all),
+            }
+            continue;
         };
-        if last == ask.since {
+        if last == begin {
             break;
         }
         // Of the last time there may be more.
         all.extend(rows.into_iter().filter(|row| row.at < last));
-        ask.since = last;
+        begin = last;
     }
     Err(too_much())
 }

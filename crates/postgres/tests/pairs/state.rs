@@ -76,7 +76,7 @@ pub(crate) async fn read(both: &Both, begin: &Cursor, epoch: Epoch) -> State {
     }
     let totals = operators.ask_totals().await.expect("ask for totals");
     say("totals".into(), format!("{:?}", totals.last));
-    let of = AskOf::Tasks { queue: None };
+    let of = AskOf::Tasks { queue: None, tasks: None };
     let ask = AskStatistics { span: Span::Minute, since: Timestamp::MIN, until: Timestamp::MAX, of };
     for row in operators.statistics(ask).await.expect("statistics") {
         say("statistics".into(), format!("{row:?}"));

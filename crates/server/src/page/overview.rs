@@ -33,9 +33,10 @@ pub(crate) struct Totals {
     running: u64,
     pub(crate) stuck: u64,
     at_least: bool,
-    slots: u64,
-    nodes: u64,
-    dispatcher: bool,
+    /// `None`, as the two below: the caller is limited.
+    slots: Option<u64>,
+    nodes: Option<u64>,
+    dispatcher: Option<bool>,
 }
 
 impl Totals {
@@ -45,6 +46,17 @@ impl Totals {
 
     fn busy(&self) -> u64 {
         self.scheduled + self.running
+    }
+
+    /// Slots in use and slots, and on how many nodes if it is not one.
+    fn used(&self) -> Option<(String, String)> {
+        let (slots, nodes) = (self.slots?, self.nodes?);
+        let on = if nodes == 1 { String::new() } else { format!(" on {nodes} nodes") };
+        Some((format!("{} / {slots}", self.running), on))
+    }
+
+    fn dispatches(&self) -> bool {
+        self.dispatcher == Some(true)
     }
 }
 

@@ -207,6 +207,7 @@ macro_rules! operator_suite {
                 what_is_in_nodes_hands_is_shown_with_how_far_it_has_come;
             statistics:
                 what_was_counted_is_read_by_its_time_and_queue,
+                only_the_names_that_are_asked_for_are_read_and_not_the_sum_of_others,
                 a_minute_that_is_written_again_replaces_what_was_written_of_it,
                 a_minute_may_be_written_in_several_batches,
                 minutes_of_two_terms_are_both_kept,

@@ -78,11 +78,11 @@ async fn read(store: &Arc<dyn OperatorStore>, span: Span, of: AskOf) -> Vec<(Tim
 }
 
 fn tasks() -> AskOf {
-    AskOf::Tasks { queue: None }
+    AskOf::Tasks { queue: None, tasks: None }
 }
 
 fn groups() -> AskOf {
-    AskOf::Groups { queue: queue("q") }
+    AskOf::Groups { queue: queue("q"), groups: None }
 }
 
 pub async fn what_was_counted_is_read_by_its_time_and_queue(h: &impl OperatorHarness) {
@@ -104,7 +104,7 @@ pub async fn what_was_counted_is_read_by_its_time_and_queue(h: &impl OperatorHar
     let later = at.plus(MINUTE);
     let all = read(&other, Span::Minute, tasks()).await;
     assert_eq!(all, [timed(at, &[0, 1, 2]), timed(later, &[0, 1, 2])].concat());
-    let of_one = read(&other, Span::Minute, AskOf::Tasks { queue: Some(queue("q")) }).await;
+    let of_one = read(&other, Span::Minute, AskOf::Tasks { queue: Some(queue("q")), tasks: None }).await;
     assert_eq!(of_one, [timed(at, &[1, 2]), timed(later, &[1, 2])].concat());
     assert_eq!(read(&other, Span::Minute, groups()).await, [timed(at, &[3, 4, 5]), timed(later, &[3, 4, 5])].concat());
     let ask = AskStatistics { span: Span::Minute, since: later, until: later.plus(SECOND), of: groups() };
@@ -114,6 +114,36 @@ pub async fn what_was_counted_is_read_by_its_time_and_queue(h: &impl OperatorHar
         timed(later, &[3, 4, 5])
     );
     assert_eq!(read(&other, Span::Hour, tasks()).await, []);
+}
+
+pub async fn only_the_names_that_are_asked_for_are_read_and_not_the_sum_of_others(h: &impl OperatorHarness) {
+    let store = h.operators().await;
+    let at = this_minute(&store).await;
+    let term = begin(&store, 1).await;
+    let rows = vec![
+        row("q", task("t"), 1),
+        row("q", task("u"), 2),
+        row("q", Of::OtherTasks, 3),
+        row("q", group("a"), 4),
+        row("q", group("ü"), 5),
+        row("q", group("t"), 6),
+        row("q", Of::OtherGroups, 7),
+        row("r", task("t"), 8),
+        row("r", group("a"), 9),
+    ];
+    write(&store, counted(term, at, rows.clone())).await;
+    let of_tasks = |names: &[&str]| Some(names.iter().map(|name| TaskName::new(*name).expect("a name")).collect());
+    let of_groups = |names: &[&str]| Some(names.iter().map(|name| GroupName::new(*name).expect("a name")).collect());
+    for (of, expected) in [
+        (AskOf::Tasks { queue: None, tasks: of_tasks(&["t", "none"]) }, &[0, 7][..]),
+        (AskOf::Tasks { queue: Some(queue("q")), tasks: of_tasks(&["t", "u"]) }, &[0, 1]),
+        (AskOf::Groups { queue: queue("q"), groups: of_groups(&["ü"]) }, &[4]),
+        (AskOf::Groups { queue: queue("q"), groups: of_groups(&["a", "t"]) }, &[3, 5]),
+        (AskOf::Groups { queue: queue("q"), groups: of_groups(&[]) }, &[]),
+    ] {
+        let expected: Vec<_> = expected.iter().map(|&n: &usize| (at, rows[n].clone())).collect();
+        assert_eq!(read(&store, Span::Minute, of.clone()).await, expected, "{of:?}");
+    }
 }
 
 pub async fn a_minute_that_is_written_again_replaces_what_was_written_of_it(h: &impl OperatorHarness) {

@@ -14,8 +14,7 @@ use super::MemoryStore;
 use crate::{
     StoreError,
     operators::{
-        AskErrors, AskOf, AskStatistics, BegunStatistics, CountingTerm, READ_ROWS, TimedError, TimedRow,
-        WriteStatistics,
+        AskErrors, AskStatistics, BegunStatistics, CountingTerm, READ_ROWS, TimedError, TimedRow, WriteStatistics,
     },
     store::{Epoch, Result},
 };
@@ -125,12 +124,8 @@ pub(super) fn write(store: &MemoryStore, write: WriteStatistics) -> Result<()> {
 pub(super) fn rows(store: &MemoryStore, ask: &AskStatistics) -> Result<Vec<TimedRow>> {
     let data = store.data();
     let wanted = |(span, at, queue, of, _): &&(Span, Timestamp, QueueName, Of, CountingTerm)| {
-        let kind = match ask.of {
-            AskOf::Tasks { .. } => matches!(of, Of::Task(_) | Of::OtherTasks),
-            AskOf::Groups { .. } => matches!(of, Of::Group(_) | Of::OtherGroups),
-        };
         let queue = ask.of.queue().is_none_or(|wanted| wanted == queue);
-        *span == ask.span && (ask.since..ask.until).contains(at) && kind && queue
+        *span == ask.span && (ask.since..ask.until).contains(at) && ask.of.wants(of) && queue
     };
     let rows = data.statistics.rows.iter().filter(|(key, _)| wanted(key)).take(READ_ROWS as usize);
     let timed = rows.map(|((_, at, queue, of, _), sums)| {

@@ -1,5 +1,7 @@
 //! Statistics: what the dispatcher has counted, as it is written, merged as it ages, and read.
 
+use std::collections::BTreeSet;
+
 use turnwise_core::{
     GroupName, QueueName, TaskName, Timestamp,
     statistics::{ErrorRow, Of, Row, Span, Sums},
@@ -56,25 +58,49 @@ pub struct AskStatistics {
 /// Of what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AskOf {
-    /// The tasks of one queue, or of all.
-    Tasks { queue: Option<QueueName> },
-    /// The groups of a queue.
-    Groups { queue: QueueName },
+    /// The tasks of one queue, or of all; `None`: all, and the sum of those without rows of their own.
+    Tasks { queue: Option<QueueName>, tasks: Option<BTreeSet<TaskName>> },
+    /// The groups of a queue; `None`: as for tasks.
+    Groups { queue: QueueName, groups: Option<BTreeSet<GroupName>> },
 }
 
 impl AskOf {
     pub fn queue(&self) -> Option<&QueueName> {
         match self {
-            Self::Tasks { queue } => queue.as_ref(),
-            Self::Groups { queue } => Some(queue),
+            Self::Tasks { queue, .. } => queue.as_ref(),
+            Self::Groups { queue, .. } => Some(queue),
+        }
+    }
+
+    /// The names that are asked for; `None`: all.
+    pub fn names(&self) -> Option<Vec<&str>> {
+        match self {
+            Self::Tasks { tasks, .. } => Some(tasks.as_ref()?.iter().map(TaskName::as_str).collect()),
+            Self::Groups { groups, .. } => Some(groups.as_ref()?.iter().map(GroupName::as_str).collect()),
         }
     }
 
     /// The kinds of rows, by their numbers in the database.
-    pub fn kinds(&self) -> [i16; 2] {
+    pub fn kinds(&self) -> &'static [i16] {
         match self {
-            Self::Tasks { .. } => [TASK, OTHER_TASKS],
-            Self::Groups { .. } => [GROUP, OTHER_GROUPS],
+            Self::Tasks { tasks: None, .. } => &[TASK, OTHER_TASKS],
+            Self::Tasks { .. } => &[TASK],
+            Self::Groups { groups: None, .. } => &[GROUP, OTHER_GROUPS],
+            Self::Groups { .. } => &[GROUP],
+        }
+    }
+
+    /// Whether rows of this are asked for.
+    pub fn wants(&self, of: &Of) -> bool {
+        match (self, of) {
+            (Self::Tasks { tasks, .. }, Of::Task(task)) => tasks.as_ref().is_none_or(|names| names.contains(task)),
+            (Self::Tasks { tasks, .. }, Of::OtherTasks) => tasks.is_none(),
+            (Self::Groups { groups, .. }, Of::Group(group)) => {
+                groups.as_ref().is_none_or(|names| names.contains(group))
+            }
+            (Self::Groups { groups, .. }, Of::OtherGroups) => groups.is_none(),
+            (Self::Tasks { .. }, Of::Group(_) | Of::OtherGroups)
+            | (Self::Groups { .. }, Of::Task(_) | Of::OtherTasks) => false,
         }
     }
 }

@@ -144,19 +144,20 @@ pub struct Overview {
     pub queues: usize,
     /// Groups that have jobs, something set, or a charge.
     pub groups: usize,
-    /// Nodes that live.
-    pub nodes: usize,
-    /// Their slots.
-    pub slots: u64,
-    /// Whether one of them dispatches.
-    pub dispatcher: bool,
+    /// Nodes that live; `null`: not told to a caller that is limited to some jobs.
+    pub nodes: Option<usize>,
+    /// Their slots; `null` as `nodes`.
+    pub slots: Option<u64>,
+    /// Whether one of them dispatches; `null` as `nodes`.
+    pub dispatcher: Option<bool>,
 }
 
 impl Overview {
-    /// Of this count and this fleet.
-    pub fn new(overview: &overview::Overview, fleet: &Fleet) -> Self {
+    /// Of this count and this fleet; `None`: the caller is not told of nodes.
+    pub fn new(overview: &overview::Overview, fleet: Option<&Fleet>) -> Self {
         let all = overview.all;
-        let living = || fleet.nodes.iter().filter(|node| node.alive(fleet.now));
+        let living = fleet.map(|fleet| fleet.nodes.iter().filter(|node| node.alive(fleet.now)).collect::<Vec<_>>());
+        let living = living.as_deref();
         Self {
             now: overview.now,
             counted_at: overview.counted_at,
@@ -167,9 +168,9 @@ impl Overview {
             at_least: overview.more,
             queues: overview.queues.len(),
             groups: overview.groups_in_all,
-            nodes: living().count(),
-            slots: living().map(|node| u64::from(node.slots)).sum(),
-            dispatcher: living().any(|node| node.dispatcher),
+            nodes: living.map(<[_]>::len),
+            slots: living.map(|nodes| nodes.iter().map(|node| u64::from(node.slots)).sum()),
+            dispatcher: living.map(|nodes| nodes.iter().any(|node| node.dispatcher)),
         }
     }
 }

@@ -413,7 +413,7 @@ fn every_shape_is_as_in_the_file() {
         keys: wire::Keys::new(Vec::new(), &overview, Some(key_name)),
         schedules: wire::Schedules::new(Vec::new(), Some(&name)),
         nodes: wire::Nodes::new(&no_fleet),
-        overview: wire::Overview::new(&overview, &fleet),
+        overview: wire::Overview::new(&overview, Some(&fleet)),
         submitted: wire::Submitted::new(&crate::Submitted::held_by(id(1), crate::Duplicate::Kept)),
         submitted_all: wire::SubmittedAll::new(&[crate::Submitted::itself(id(1), true)]),
         decided: wire::Decided::cancelled(id(1), crate::Cancelled::Requested),
