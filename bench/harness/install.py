@@ -122,7 +122,8 @@ def python(peers, home, programs):
     versions = dict(line.split("==") for line in wanted.read_text().splitlines() if "==" in line)
     for peer in peers:
         programs.drivers[peer.name] = ([interpreter, folder / f"peer_{peer.name}.py"], home)
-        programs.versions[peer.name] = versions[peer.name]
+        # Our own client is no package of a registry.
+        programs.versions[peer.name] = versions.get(peer.name) or programs.versions["turnwise"]
 
 
 def once(home, locks, bring):

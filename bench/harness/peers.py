@@ -37,6 +37,7 @@ PEERS = (
     Peer("procrastinate", "python", "Python, PyPI", ("delete", "keep"),
          {"drain": 3_000, "bulk": 20_000, "submit": 3_000, "pinned": 20_000}),
     Peer("pgqueuer", "python", "Python, PyPI"),
+    Peer("turnwise-python", "python", "Python, this repository, over HTTP", ("delete", "keep")),
 )
 
 

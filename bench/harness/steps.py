@@ -59,7 +59,11 @@ class Bench:
 
     def driver(self, peer, url, *words, timeout, history="delete"):
         program, folder = self.programs.drivers[peer.name]
-        return answer([*program, *words], timeout, {"DATABASE_URL": url, "HISTORY": history}, folder)
+        return answer([*program, *words], timeout, {**self.environment(url), "HISTORY": history}, folder)
+
+    def environment(self, url):
+        """What every driver is told; that of a client of ours starts a server."""
+        return {"DATABASE_URL": url, "TURNWISE": str(self.programs.turnwise)}
 
     def turnwise(self, url, mode, jobs, *more, groups=GROUPS, timeout=180):
         words = [self.programs.turnwise, "bench", "--database", url, "--mode", mode, "--jobs", jobs, "--groups", groups,
@@ -167,7 +171,7 @@ def idle(bench, peer, _):
             program, folder = bench.programs.drivers[peer.name]
             program, settings = [*program, "idle", warm + seconds + 30], None
         bench.cluster.count_in(url)
-        idler = start(program, {"DATABASE_URL": url}, folder)
+        idler = start(program, bench.environment(url), folder)
         try:
             time.sleep(warm)
             began, before = time.monotonic(), bench.cluster.statements(url)
