@@ -1,4 +1,4 @@
-//! Tasks that are programs: `[tasks.NAME]` in `turnwise.toml`.
+//! Tasks that need no Rust: `[tasks.NAME]` in `turnwise.toml`. A program here, an HTTP endpoint in [`http_task`].
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -6,12 +6,12 @@ use serde::Deserialize;
 use turnwise::{AnyTask, CommandTask, Invalid, Policies, Registry, TaskName};
 use turnwise_core::time::parse_span;
 
-use crate::known::did_you_mean;
+use crate::{http_task, known::did_you_mean};
 
 /// What the file says about tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
-    /// Those that are programs.
+    /// Those that are programs, or HTTP endpoints.
     pub(crate) commands: Vec<AnyTask>,
     /// Those that other nodes run.
     pub(crate) elsewhere: BTreeSet<String>,
@@ -95,14 +95,20 @@ pub(crate) fn read(tasks: &toml::Table) -> Result<Tasks, String> {
             read.elsewhere.insert(name.clone());
             continue;
         }
-        let written: Written = value.clone().try_into().map_err(unreadable)?;
-        let named = [("next", &written.next), ("on_exhausted", &written.on_exhausted)];
+        let (task, next, on_exhausted) = if value.get("url").is_some() {
+            let written: http_task::Written = value.clone().try_into().map_err(unreadable)?;
+            let (next, on_exhausted) = (written.next.clone(), written.on_exhausted.clone());
+            (written.task(name), next, on_exhausted)
+        } else {
+            let written: Written = value.clone().try_into().map_err(unreadable)?;
+            let (next, on_exhausted) = (written.next.clone(), written.on_exhausted.clone());
+            (written.task(name), next, on_exhausted)
+        };
+        let named = [("next", next), ("on_exhausted", on_exhausted)];
         read.named.extend(
-            named
-                .into_iter()
-                .filter_map(|(option, task)| Some(Named { by: name.clone(), option, task: task.clone()? })),
+            named.into_iter().filter_map(|(option, task)| Some(Named { by: name.clone(), option, task: task? })),
         );
-        read.commands.push(written.task(name).map_err(|invalid| bad(invalid.to_string()))?);
+        read.commands.push(task.map_err(|invalid| bad(invalid.to_string()))?);
     }
     Ok(read)
 }
@@ -230,6 +236,14 @@ mod tests {
             ("a = { elsewhere = false }", "tasks.a: elsewhere: must be true"),
             ("a = { elsewhere = true, command = ['x'] }", "tasks.a: unknown field `command`"),
             ("a = { command = ['x'], env = ['A=1'] }", "tasks.a: env: \"A=1\" is not the name"),
+            ("a = { url = 'ftp://x' }", "tasks.a: url: must begin with https:// or http://"),
+            ("a = { url = 'http://x', command = ['x'] }", "tasks.a: unknown field `command`"),
+            ("a = { url = 'http://x', sign_env = ['TURNWISE_NO_SUCH'] }", "tasks.a: sign_env: the variable TURNWISE_NO_SUCH"),
+            ("a = { url = 'http://x', sign_files = ['/no/such'] }", "tasks.a: sign_files: /no/such: "),
+            ("a = { url = 'http://x', ca = 'x.pem' }", "tasks.a: ca: has no effect"),
+            ("a = { url = 'http://x', proxy = 'x' }", "tasks.a: proxy: "),
+            ("a = { url = 'http://x', proxy = 'http://p', private_addresses = false }", "tasks.a: private_addresses: "),
+            ("a = { url = 'http://x', timeout = '30' }", "tasks.a: timeout: \"30\" is not a duration"),
         ] {
             let refusal = tasks(text).unwrap_err();
             assert!(refusal.starts_with(problem), "{text}: {refusal}");

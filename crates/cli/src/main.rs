@@ -19,6 +19,7 @@ mod view;
 mod pools;
 mod serve;
 mod http;
+mod http_task;
 mod otlp;
 mod commands;
 mod known;

@@ -268,7 +268,7 @@ impl Client {
 }
 
 /// The innermost reason: the outer ones only say that a request failed.
-fn cause(error: &hyper::Error) -> String {
+pub(crate) fn cause(error: &hyper::Error) -> String {
     let mut inner: &dyn std::error::Error = error;
     while let Some(source) = inner.source() {
         inner = source;

@@ -23,19 +23,24 @@ use turnwise_core::Invalid;
 use crate::Address;
 
 /// How long a server may take to accept a connection: a name that leads nowhere is noticed, a slow network is not.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// How connections are encrypted.
 #[derive(Clone)]
 pub(crate) struct Tls(TlsConnector);
 
 impl Tls {
-    /// Trusts the roots of this machine, or only those in a PEM file.
+    /// Trusts the roots of this machine, or only those in the PEM file that the setting `server_ca` names.
     pub(crate) fn new(ca: Option<&Path>) -> Result<Self, Invalid> {
+        Self::trusting("server_ca", ca)
+    }
+
+    /// The same, where another setting names the file.
+    pub(crate) fn trusting(setting: &'static str, ca: Option<&Path>) -> Result<Self, Invalid> {
         let mut roots = RootCertStore::empty();
         match ca {
             Some(path) => {
-                let bad = |problem: String| Invalid::new("server_ca", format!("{}: {problem}", path.display()));
+                let bad = |problem: String| Invalid::new(setting, format!("{}: {problem}", path.display()));
                 let text = fs::read(path).map_err(|error| bad(error.to_string()))?;
                 for certificate in CertificateDer::pem_slice_iter(&text) {
                     let certificate = certificate.map_err(|error| bad(error.to_string()))?;
@@ -50,7 +55,7 @@ impl Tls {
                 roots.add_parsable_certificates(found.certs);
                 if roots.is_empty() {
                     let problem = "this machine has no root certificates; name a PEM file with the server's root";
-                    return Err(Invalid::new("server_ca", problem));
+                    return Err(Invalid::new(setting, problem));
                 }
             }
         }
@@ -85,11 +90,16 @@ impl Connection {
 
     async fn connect(address: &Address, tls: Option<&Tls>) -> io::Result<Self> {
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
+        Self::on(stream, &address.host, tls).await
+    }
+
+    /// On a stream that leads to this host, perhaps by way of a proxy.
+    pub(crate) async fn on(stream: TcpStream, host: &str, tls: Option<&Tls>) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         match tls {
             None => Self::over(stream).await,
             Some(Tls(connector)) => {
-                let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
+                let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
                 Self::over(connector.connect(name, stream).await.map_err(with_advice)?).await
             }
         }

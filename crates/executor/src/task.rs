@@ -210,8 +210,9 @@ impl AnyTask {
     }
 
     /// Its jobs go on as this task when they are done.
-    #[cfg(unix)]
-    pub(crate) fn followed_by(mut self, next: Option<TaskName>) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn followed_by(mut self, next: Option<TaskName>) -> Self {
         self.next = next;
         self
     }

@@ -63,6 +63,21 @@ const OF_A_TASK: [[&str; 3]; 14] = [
     ],
 ];
 
+/// The same, of a task that is an HTTP endpoint.
+const OF_AN_HTTP_TASK: [[&str; 3]; 11] = [
+    ["url", "", "where its jobs are posted"],
+    ["sign_env", "`[]`", "variables with the secrets that sign what is posted: the new one and, for a while, the old one"],
+    ["sign_files", "`[]`", "the same, as files"],
+    ["ca", "the machine's", "a PEM file with the roots to trust"],
+    ["proxy", "none", "`http://HOST:PORT`: a proxy to go through"],
+    ["private_addresses", "`true`", "whether the host may be on this machine or in a private network"],
+    ["timeout", "`1m`", "how long a run may take; a job's own comes first"],
+    ["retry", "`exponential:10s,5`", "when a failed run is tried again; a job's own comes first"],
+    ["next", "none", "the task that the job goes on as after a success"],
+    ["on_exhausted", "none", "the task that the job goes on as when its retries have run out"],
+    ["secret", "`[]`", "[secret fields](secrets.md) of the arguments, as JSON pointers: posted, and shown nowhere"],
+];
+
 fn page() -> String {
     let moved: Vec<_> = MOVED.iter().map(|key| format!("`{key}`")).collect();
     let sections = [
@@ -91,12 +106,11 @@ fn page() -> String {
         ),
         format!(
             "## `[tasks.NAME]`\n\nA task that is a program ([commands.md](commands.md)).\n\n{}",
-            table(
-                &["key", "default", ""],
-                OF_A_TASK.iter().map(|[key, default, text]| {
-                    vec![format!("`{key}`"), (*default).to_owned(), (*text).to_owned()]
-                })
-            )
+            table(&["key", "default", ""], OF_A_TASK.iter().map(of_a_task))
+        ),
+        format!(
+            "A task that is an HTTP endpoint ([http-tasks.md](http-tasks.md)).\n\n{}",
+            table(&["key", "default", ""], OF_AN_HTTP_TASK.iter().map(of_a_task))
         ),
         format!(
             "## What is not in the file\n\n{} and the log's length are set for all nodes at once, in the database: \
@@ -166,6 +180,10 @@ fn the_page_of_settings_is_what_the_code_knows() {
     assert!(fs::read_to_string(&path).unwrap() == page(), "{hint}");
 }
 
+fn of_a_task([key, default, text]: &[&str; 3]) -> Vec<String> {
+    vec![format!("`{key}`"), (*default).to_owned(), (*text).to_owned()]
+}
+
 /// serde lists the fields that it expects; a table with `elsewhere` has no other key.
 #[test]
 fn every_key_of_a_task_is_on_the_page() {
@@ -175,6 +193,10 @@ fn every_key_of_a_task_is_on_the_page() {
     let (last, others) = OF_A_TASK.split_last().unwrap();
     assert_eq!(others.iter().map(|[key, ..]| *key).collect::<Vec<_>>(), expected);
     assert!(commands::read(&format!("a = {{ {} = true }}", last[0]).parse().unwrap()).is_ok());
+    let refusal = commands::read(&"a = { url = 'http://x', nonsense = 1 }".parse().unwrap()).unwrap_err();
+    let (_, expected) = refusal.split_once("expected one of ").expect("a list of fields");
+    let expected: Vec<_> = expected.split(", ").map(|field| field.trim_matches('`')).collect();
+    assert_eq!(OF_AN_HTTP_TASK.map(|[key, ..]| key).to_vec(), expected);
 }
 
 #[test]
