@@ -284,6 +284,7 @@ impl Workers {
                     pid_namespace: String::new(),
                     pid: 0,
                     started: 0,
+                    version: None,
                 },
                 slots: ask.slots,
                 queue_capacity: ask.buffer,

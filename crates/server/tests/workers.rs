@@ -571,7 +571,14 @@ async fn assign_by_hand(turnwise: &Turnwise, worker: &str) {
     let join = Join {
         incarnation: node,
         name: NodeName::new("by hand").unwrap(),
-        host: Host { name: String::new(), boot_id: String::new(), pid_namespace: String::new(), pid: 0, started: 0 },
+        host: Host {
+            name: String::new(),
+            boot_id: String::new(),
+            pid_namespace: String::new(),
+            pid: 0,
+            started: 0,
+            version: None,
+        },
         slots: 0,
         queue_capacity: 0,
         batch_size: None,

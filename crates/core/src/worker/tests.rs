@@ -74,6 +74,7 @@ fn a_name_is_free_once_its_lease_is_over() {
             pid_namespace: String::new(),
             pid: 0,
             started: 0,
+            version: None,
         },
         slots: 1,
         queue_capacity: 0,
