@@ -30,8 +30,6 @@ pub(crate) struct Frame {
     pub(crate) here: String,
     /// Whose log-in it is.
     pub(crate) who: Option<String>,
-    /// Whether the token is limited: then the page is about its work alone.
-    pub(crate) limited: bool,
     pub(crate) theme: Option<&'static str>,
     /// What the last form has done.
     pub(crate) done: Option<String>,
@@ -71,7 +69,6 @@ impl Frame {
             ways: ways.map(|(path, label, _)| Way { path, label, key: key(path), current: *path == current }).collect(),
             here: visit.here.clone(),
             who: visit.asker.caller.own_token().map(|token| token.name.to_string()),
-            limited: grant.is_limited(),
             theme: visit.theme,
             done: visit.query.get("done").and_then(|done| super::errands::said(done, visit.query.get("count"))),
             now: now(),

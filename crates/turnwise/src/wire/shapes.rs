@@ -1,7 +1,7 @@
 //! All shapes, compared with `shapes.json`: a change of what programs read and write is seen.
 //! `TURNWISE_WRITE_SHAPES=1 cargo test -p turnwise shapes` writes the file.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use serde::Serialize;
 use turnwise_core::{
