@@ -9,11 +9,12 @@ use std::{
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use support::{Answer, Counted, PATIENCE, Server, request, with};
+use support::{Answer, Counted, PATIENCE, Server, misfit, request, with};
 use turnwise::{
     Config, Executor, NodeName, Options, Registry, Schema, Turnwise,
     access::{Grant, Limits, NewAccess, Scope},
     store::{Assign, AssignReply, BatchId, Beat, Host, Join, Load, Pick, Serves},
+    wire::{BeatWorker, LeaveWorker, NoteRuns, SettleRuns, TakeJobs},
 };
 use turnwise_server::Service;
 use turnwise_testpg::Cluster;
@@ -126,6 +127,57 @@ impl<'a> Worker<'a> {
 
     async fn beat(&self, held: &[Value]) -> Answer {
         self.ask("beat", &json!({"slots": 4, "held": held})).await
+    }
+}
+
+/// The requests and answers of docs/workers.md are what is read and described.
+#[test]
+fn the_examples_of_the_page_are_what_is_read_and_answered() {
+    const PAGE: &str = include_str!("../../../docs/workers.md");
+    // Ids are written short there.
+    let text = PAGE.replace("0190…", "01890163-d869-7739-8aea-5966c26f8ad9").replace("00-…", "00-1-2-01");
+    let blocks: Vec<&str> = text.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let [take, taken, beat, note, settle, leave] = blocks[..] else { panic!("other examples: {blocks:?}") };
+    assert_eq!(TakeJobs::read(take).unwrap().take.held.len(), 1);
+    assert_eq!(misfit("TakenJobs", &serde_json::from_str(taken).unwrap()), None);
+    assert_eq!(BeatWorker::read(beat).unwrap().slots, 8);
+    let said = &NoteRuns::read(note).unwrap().notes[0];
+    assert_eq!((said.lines.len(), said.steps.len(), said.progress.is_some()), (1, 1, true));
+    assert_eq!(SettleRuns::read(settle).unwrap().ends.len(), 1);
+    assert_eq!(LeaveWorker::read(leave).unwrap().back.len(), 1);
+    let inline = |begins: &str| {
+        let from = text.find(begins).unwrap_or_else(|| panic!("no {begins}"));
+        serde_json::from_str::<Value>(text[from..].split('`').next().unwrap()).unwrap()
+    };
+    assert_eq!(
+        misfit(
+            "NotesAnswered",
+            &inline("{\"notes\": [{\"id\": \"01890163-d869-7739-8aea-5966c26f8ad9\", \"fence\": 3, \"answer\"")
+        ),
+        None
+    );
+    assert_eq!(
+        misfit(
+            "EndsAnswered",
+            &inline("{\"ends\": [{\"id\": \"01890163-d869-7739-8aea-5966c26f8ad9\", \"fence\": 3, \"answer\"")
+        ),
+        None
+    );
+    assert_eq!(misfit("WorkerLeft", &inline("{\"left\": false")), None);
+    // Every outcome of its table.
+    let outcomes: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("| `{\"outcome\"")?.split('`').next()).collect();
+    assert_eq!(outcomes.len(), 8);
+    for rest in outcomes {
+        let outcome = format!(
+            "{{\"outcome\"{}",
+            rest.replace("\"result\": …", "\"result\": 1").replace("\"args\": …", "\"args\": 1")
+        );
+        let outcome = outcome.replace("\"task\": \"…\"", "\"task\": \"t\"");
+        let end = format!(
+            r#"{{"ends": [{{"id": "01890163-d869-7739-8aea-5966c26f8ad9", "fence": 3, "outcome": {outcome}}}]}}"#
+        );
+        SettleRuns::read(&end).unwrap_or_else(|error| panic!("{outcome}: {error}"));
     }
 }
 

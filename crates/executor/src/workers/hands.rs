@@ -70,14 +70,15 @@ impl Workers {
             match reply {
                 // It is decided again with that.
                 Settled::CancelRequested => hands.at(job).into_iter().for_each(|one| one.cancel = true),
-                Settled::Locked => {}
-                _ if at < begun => hands.at(job).into_iter().for_each(|one| one.running = true),
+                Settled::Locked | Settled::KeyHeld => {}
+                // Another server has ended it, or another node has it.
+                Settled::Superseded | Settled::Gone => drop(hands.jobs.remove(&job.0)),
+                Settled::Applied if at < begun => hands.at(job).into_iter().for_each(|one| one.running = true),
                 Settled::Applied => {
                     tracing::warn!(job = %job.0, worker = %known.name, "a worker did not end a job in its time; it has timed out");
                     hands.ends(job, EndAnswer::Stale);
                     hands.over.insert(job);
                 }
-                _ => {}
             }
         }
     }

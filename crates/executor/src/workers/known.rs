@@ -22,6 +22,8 @@ use crate::lock::locked;
 const MOST: usize = 20_000;
 /// Ends are remembered for so long: a repeated settle is answered from here, and a look that began before does not bring the job back.
 const ENDS_FOR: Duration = Duration::from_secs(60);
+/// Ends after which those that are too old are forgotten.
+const SWEEP: usize = 256;
 /// Ends of one worker that are remembered.
 const ENDS: usize = 10_000;
 
@@ -196,7 +198,7 @@ impl Hands {
             left_out.iter().copied().chain(batches.iter().map(|delivery| delivery.batch)).collect();
         self.batches.retain(|batch, _| there.contains(batch));
         self.done.retain(|batch| there.contains(batch));
-        let mut read = Vec::new();
+        let (mut read, mut seen) = (Vec::new(), BTreeSet::new());
         for delivery in batches {
             // What has ended since the look began is not brought back.
             let jobs: Vec<_> =
@@ -220,7 +222,10 @@ impl Hands {
                     },
                     _ => fresh,
                 };
-                read.push(Arc::clone(&one.job));
+                // A batch that is not called done yet names a job that has come again with a later one.
+                if seen.insert(one.job.id) {
+                    read.push(Arc::clone(&one.job));
+                }
                 self.jobs.insert(one.job.id, one);
             }
         }
@@ -264,7 +269,7 @@ impl Hands {
             self.done.insert(batch);
         });
         self.told.remove(&job);
-        if self.ended.len() >= ENDS {
+        if self.ended.len() >= ENDS || self.ended.len() % SWEEP == SWEEP - 1 {
             self.ended.retain(|_, (when, _)| when.elapsed() < ENDS_FOR);
             // Still: then the oldest of them are no more likely to be asked for than any.
             while self.ended.len() >= ENDS {
