@@ -93,12 +93,23 @@ def address(plan, path, number, hostile):
     return f"{plan['root']}{named}?{'&'.join(query)}"
 
 
+def is_json(text):
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
 def form(plan, number, hostile):
     """What a form sends: a text of this number in every field, but in those that are as they should be in this round."""
 
     def text(shift):
         at = (number * 7 + shift) % len(plan["hostile"])
-        return plan["hostile"][at] if hostile else f"plain{at}"
+        given = plan["hostile"][at]
+        # A field of blanks alone is one that is not given, and a number may be what is asked for: the answer would be another one.
+        given = f"x{given}" if not given.strip() or is_json(given) else given
+        return given if hostile else f"plain{at}"
 
     fields = [(name, text(at)) for at, name in enumerate(FIELDS)]
     fine = list(FINE)[: number % (len(FINE) + 1)]
