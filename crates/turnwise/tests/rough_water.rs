@@ -307,7 +307,8 @@ async fn a_doctor_finds_jobs_that_are_said_to_be_in_hands_that_do_not_have_them(
     for (id, node) in ids.iter().zip([here, here, nowhere]) {
         app.execute(give, &[&id.uuid(), &node]).await.unwrap();
     }
-    let named = format!("insert into turnwise.assignment (node, batch, jobs) values ({node}, $1, array[$1])");
+    let named =
+        format!("insert into turnwise.assignment (node, batch, jobs) values ({node}, $1::uuid, array[$1::uuid])");
     app.execute(&named, &[&ids[0].uuid()]).await.unwrap();
     let found = found().await;
     assert!(found.starts_with("jobs in hand: 2 jobs are said to be in nodes' hands, and are in none; "), "{found}");
@@ -359,7 +360,7 @@ async fn a_published_database_goes_on_and_so_does_its_logical_replica_when_it_is
     replica.batch_execute(EMPTY).await.unwrap();
     let subscribe = format!("create subscription jobs connection '{url}' publication jobs");
     replica.batch_execute(&subscribe).await.unwrap();
-    comes_true(&replica, "select count(*) > 0 and bool_and(srsubstate = 'r') from pg_subscription_rel").await;
+    comes_true(&replica, "select coalesce(bool_and(srsubstate = 'r'), false) from pg_subscription_rel").await;
 
     let executor = start(&turnwise).await;
     others_go_on(&turnwise, 50).await;
@@ -373,7 +374,8 @@ async fn a_published_database_goes_on_and_so_does_its_logical_replica_when_it_is
     let waiting = turnwise.submit_all((0..20).map(|_| nothing.job(()))).await.unwrap();
     drop(turnwise);
     let sent: String = app.query_one("select pg_current_wal_lsn()::text", &[]).await.unwrap().get(0);
-    comes_true(&app, &format!("select bool_and(replay_lsn >= '{sent}') from pg_stat_replication")).await;
+    comes_true(&app, &format!("select coalesce(bool_and(replay_lsn >= '{sent}'), false) from pg_stat_replication"))
+        .await;
 
     replica.batch_execute("alter subscription jobs disable").await.unwrap();
     replica.batch_execute("alter subscription jobs set (slot_name = none)").await.unwrap();
