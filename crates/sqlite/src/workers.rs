@@ -36,10 +36,12 @@ pub(crate) fn beat(conn: &Connection, beats: &[WorkerBeat], now: Timestamp) -> R
     let mut prolong = conn.prepare_cached(include_str!("../sql/beat.sql"))?;
     let (mut alive, mut resized) = (Vec::with_capacity(beats.len()), false);
     for WorkerBeat { node, slots, lease } in beats {
-        let was: Option<u32> = before.query_row([node.0.as_bytes()], |row| row.get(0)).optional()?;
+        let known = before.query_row([node.0.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let (was, drained): (Option<u32>, Option<String>) = known.unwrap_or_default();
+        let slots = if drained == Some(node.to_string()) { 0 } else { *slots };
         let until = now.plus(*lease).micros();
         let beaten = prolong.execute(params![node.0.as_bytes(), until, slots])? == 1;
-        resized |= beaten && was != Some(*slots);
+        resized |= beaten && was != Some(slots);
         alive.push(beaten);
     }
     let ring = if resized { Ring::LEAD } else { Ring::NONE };

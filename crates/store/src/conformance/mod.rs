@@ -221,6 +221,7 @@ macro_rules! operator_suite {
                 a_repeated_join_keeps_what_a_worker_said_first,
                 a_lost_worker_is_found_as_lost_and_one_that_left_is_not_found,
                 beats_of_many_workers_prolong_each_as_it_says,
+                a_worker_that_a_person_drained_has_no_slots_whatever_it_says,
                 a_worker_that_was_lost_or_replaced_beats_in_vain,
                 sixteen_servers_beat_for_the_same_workers_at_once,
                 workers_with_batches_or_requests_to_stop_should_look;

@@ -97,6 +97,20 @@ pub async fn beats_of_many_workers_prolong_each_as_it_says(h: &impl OperatorHarn
     assert_eq!(operators.beat_workers(vec![]).await.expect("beat").alive, Vec::<bool>::new());
 }
 
+pub async fn a_worker_that_a_person_drained_has_no_slots_whatever_it_says(h: &impl OperatorHarness) {
+    let (store, operators) = h.both().await;
+    store.join(join_as_worker(BETA, "beta")).await.expect("join");
+    store.join(join_as_worker(GAMMA, "gamma")).await.expect("join");
+    for (value, slots) in [(Some(BETA.to_string()), 0), (Some(GAMMA.to_string()), 7), (None, 7)] {
+        let memo = NewMemo { kind: MemoKind::Drained, name: "beta".to_owned(), value, seen: None, line: None };
+        store.remember(None, vec![memo]).await.expect("remember");
+        let beaten = operators.beat_workers(vec![beat_of(BETA, 7), beat_of(GAMMA, 7)]).await.expect("beat_workers");
+        assert_eq!(beaten.alive, [true, true]);
+        let nodes = store.nodes().await.expect("nodes").nodes;
+        assert_eq!(nodes.iter().map(|node| node.slots).collect::<Vec<_>>(), [slots, 7]);
+    }
+}
+
 pub async fn a_worker_that_was_lost_or_replaced_beats_in_vain(h: &impl OperatorHarness) {
     let (store, operators) = h.both().await;
     store.join(join_as_worker(BETA, "one")).await.expect("join");

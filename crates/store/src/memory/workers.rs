@@ -20,12 +20,16 @@ pub(super) fn beat(store: &MemoryStore, beats: &[WorkerBeat]) -> Result<BeatenWo
     let set = data.memos.iter().take_while(|((kind, _), _)| *kind == MemoKind::Installation);
     store.kept.hear_memo(set.last().map(|(_, (value, _))| value.as_str()));
     let (mut alive, mut resized) = (Vec::with_capacity(beats.len()), false);
+    let all = &mut *data;
     for beat in beats {
-        let node = data.nodes.get_mut(&beat.node).filter(|node| !node.lost);
+        let node = all.nodes.get_mut(&beat.node).filter(|node| !node.lost);
         alive.push(node.is_some());
         if let Some(node) = node {
+            let drained = all.memos.get(&(MemoKind::Drained, node.name.to_string()));
+            let is_drained = drained.is_some_and(|(value, _)| *value == beat.node.to_string());
+            let slots = if is_drained { 0 } else { beat.slots };
             node.lease_until = now.plus(beat.lease);
-            resized |= std::mem::replace(&mut node.slots, beat.slots) != beat.slots;
+            resized |= std::mem::replace(&mut node.slots, slots) != slots;
         }
     }
     let lineage = data.lineage;
