@@ -102,7 +102,7 @@ fn the_log_is_filtered_and_a_wrong_filter_is_refused_by_its_name() {
     assert_eq!(lines(&place, &["--since", all[0]["at"].as_str().expect("a time")]), all[..1]);
     assert_eq!(lines(&place, &["--limit", "1"]), all[..1]);
     for (rest, part) in [
-        (["--target", "node:a"], "target: must be job:ID"),
+        (["--target", "machine:a"], "target: must be job:ID"),
         (["--since", "soon"], "since: must be a time"),
         (["--actor", ""], "actor: must not be empty"),
         (["--limit", "0"], "limit: must be a number from 1 on"),

@@ -233,7 +233,7 @@ async fn the_log_is_read_in_pages_and_by_who_what_and_when() {
     }
     assert_eq!(found, all);
     for (query, path) in
-        [("actor=%20", "actor"), ("target=node:a", "target"), ("cursor=x", "cursor"), ("limit=0", "limit")]
+        [("actor=%20", "actor"), ("target=machine:a", "target"), ("cursor=x", "cursor"), ("limit=0", "limit")]
     {
         caller.ask("GET", &format!("/api/v1/audit?{query}"), None).await.refused(422, Some(path));
     }

@@ -29,14 +29,16 @@ fn most(page: &Page) -> Option<u64> {
         return None;
     }
     Some(match page.path {
-        // How much there is, what is wrong, the queues; what happened in the last hour.
-        "/" => 3 * COUNT + 2 * BY_QUEUE,
+        // How much there is, what is wrong, the queues, and jobs in nodes' hands; what happened in the last hour.
+        "/" => 4 * COUNT + 2 * BY_QUEUE,
         "/fairness" => COUNT + BY_QUEUE + BY_GROUP,
-        "/jobs" | "/queues" | "/queues/{name}" | "/groups/{name}" => COUNT + BY_QUEUE + 3_000,
-        "/tasks" | "/tasks/{name}" => COUNT + BY_QUEUE + 21_000,
+        "/jobs" | "/queues" | "/tasks" | "/groups/{name}" => COUNT + BY_QUEUE + 3_000,
+        // One that looks for some of the jobs looks at no more of them than a count does.
+        "/queues/{name}" | "/tasks/{name}" | "/jobs/suggest" | "/mine" => 2 * COUNT + 2 * BY_QUEUE + 1_000,
+        "/nodes" => COUNT + 1_000,
         // Settings, or a page of a list.
-        _ => 5_000,
-    })
+        _ => 3_000,
+        })
 }
 
 /// How often a page is asked for until it is made in time.

@@ -203,7 +203,7 @@ fn a_target_is_read_as_it_is_written_and_nothing_else_is_one() {
     ] {
         assert_eq!(text.parse::<AuditTarget>().unwrap().to_string(), text);
     }
-    for text in ["", "x", "job:1", "queue:", "node:a", "token:x", "installation:"] {
+    for text in ["", "x", "job:1", "queue:", "machine:a", "decision:x", "node:", "token:x", "installation:"] {
         assert!(text.parse::<AuditTarget>().unwrap_err().to_string().starts_with("target: "), "{text}");
     }
 }
