@@ -53,8 +53,8 @@ pub const WATCHED_WAIT: Duration = Duration::from_secs(5);
 pub const KEPT_FOR_WATCHERS: Duration = Duration::from_secs(30);
 /// Answers that are shared at a time; pages beyond are read for themselves.
 pub const SHARED_ANSWERS: usize = 256;
-/// Bytes of an answer that is shared: with [`SHARED_ANSWERS`], 64 MiB at most.
-pub const SHARED_BYTES: usize = 256 * 1024;
+/// Bytes of an answer that is shared: with [`SHARED_ANSWERS`], 128 MiB at most.
+pub const SHARED_BYTES: usize = 512 * 1024;
 /// For so long pages share what takes a while to find out, such as what is wrong with the installation.
 pub const KEPT_FOR: Duration = Duration::from_secs(10);
 /// For so long a page shows the same job for an error without looking for another, and of so many errors.

@@ -73,7 +73,7 @@ use self::{
 
 #[cfg(test)]
 pub(crate) use hostile::Instead;
-pub(crate) use shared::Shared as SharedAnswers;
+pub(crate) use shared::{Place, Shared as SharedAnswers};
 pub(crate) use visit::{Visit, WATCHED_HEADER};
 
 type Answer = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send>>;

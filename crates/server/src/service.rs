@@ -37,7 +37,7 @@ use crate::{
     },
     metrics::Metrics,
     origins::Origins,
-    page::{self, Page, SharedAnswers, WATCHED_HEADER, decide::Works, errors::Examples, pages},
+    page::{self, Page, Place as SharedAnswer, SharedAnswers, WATCHED_HEADER, decide::Works, errors::Examples, pages},
     portions::{Portion, Portions},
     problem::Problem,
     proxies::{Forwarded, Peer, Proxies},
@@ -126,10 +126,7 @@ struct Shared {
 }
 
 /// What pages share for a while: answers of the API, by route, with when they were read.
-pub(crate) type Kept = std::sync::Mutex<HashMap<String, Arc<KeptAnswer>>>;
-
-/// One of them. Who asks first finds out; others wait for that one alone.
-pub(crate) type KeptAnswer = tokio::sync::Mutex<Option<(tokio::time::Instant, Bytes)>>;
+pub(crate) type Kept = std::sync::Mutex<HashMap<String, Arc<SharedAnswer>>>;
 
 impl Service {
     /// On this database, for programs and for web pages of its own.

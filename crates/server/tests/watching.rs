@@ -32,7 +32,9 @@ async fn cost(people: usize, looks: bool) -> usize {
             let mut again = request("GET", "/", None);
             again.headers_mut().insert("x-turnwise-refresh", "1".parse().unwrap());
             let page = server.send(again).await;
-            assert!(page.status == 200 && page.text.contains("What needs attention"), "{}", page.text);
+            // 429: many pages are watched, and its turn comes later; the one that is open stays as it is.
+            let read = page.status == 200 && page.text.contains("What needs attention");
+            assert!(read || page.status == 429, "{}", page.text);
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
     }));

@@ -25,15 +25,35 @@ pub(crate) struct Question {
     pub(crate) parameters: Vec<(String, String)>,
 }
 
-/// An answer, and when it was asked for.
-type Answer = Option<(Instant, Bytes)>;
+/// Where the answer to a question stands, with when it was asked for. A page that finds it too old asks, and the others wait for that.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) asking: Mutex<()>,
+    answer: StdMutex<Option<(Instant, Bytes)>>,
+}
 
-/// Where the answer to a question stands. Who finds it too old asks, and the others wait for that.
-pub(crate) type Place = Arc<Mutex<Answer>>;
+impl Place {
+    /// The answer, if it is younger than this.
+    pub(crate) fn within(&self, age: Duration) -> Option<Bytes> {
+        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        answer.as_ref().filter(|(asked, _)| asked.elapsed() < age).map(|(_, json)| json.clone())
+    }
+
+    /// The answer, however old.
+    pub(crate) fn last(&self) -> Option<Bytes> {
+        self.within(Duration::MAX)
+    }
+
+    /// What was asked for then.
+    pub(crate) fn keep(&self, asked: Instant, json: &Bytes) {
+        let answer = (json.len() <= SHARED_BYTES).then(|| (asked, json.clone()));
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+    }
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    places: StdMutex<HashMap<Question, Place>>,
+    places: StdMutex<HashMap<Question, Arc<Place>>>,
     /// How much there is, as callers see it that may see everything: several questions are answered from it.
     counted: Mutex<Option<(Instant, Arc<Overview>)>>,
     bill: Bill,
@@ -72,18 +92,18 @@ impl Bill {
 }
 
 impl Shared {
-    fn places(&self) -> MutexGuard<'_, HashMap<Question, Place>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<Question, Arc<Place>>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn place(&self, question: Question) -> Place {
+    pub(crate) fn place(&self, question: Question) -> Arc<Place> {
         let mut places = self.places();
         if places.len() >= SHARED_ANSWERS {
             // One that is being asked for is not too old.
-            places.retain(|_, place| place.try_lock().map_or(true, |answer| young(&answer).is_some()));
+            places.retain(|_, place| place.asking.try_lock().is_err() || place.within(SHARED_FOR).is_some());
         }
         if places.len() >= SHARED_ANSWERS {
-            return Place::default();
+            return Arc::default();
         }
         places.entry(question).or_default().clone()
     }
@@ -119,16 +139,6 @@ impl Shared {
         *counted = Some((began, Arc::clone(&overview)));
         Ok(overview)
     }
-}
-
-/// The answer, if it is young enough for a page that is read again.
-pub(crate) fn young(answer: &Answer) -> Option<Bytes> {
-    answer.as_ref().filter(|(asked, _)| asked.elapsed() < SHARED_FOR).map(|(_, json)| json.clone())
-}
-
-/// What is kept of an answer that was asked for then.
-pub(crate) fn kept(asked: Instant, json: &Bytes) -> Answer {
-    (json.len() <= SHARED_BYTES).then(|| (asked, json.clone()))
 }
 
 /// What it takes to count the unfinished jobs.

@@ -17,15 +17,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use turnwise::OnceKey;
 
-use tokio::time::{Duration, Instant, timeout};
+use tokio::time::{Duration, Instant, timeout, timeout_at};
 use turnwise_core::access::Target;
 
 use crate::{
     call::{Query, Reply},
-    limits::{ANSWER_TIME, KEPT_FOR, KEPT_FOR_WATCHERS, WATCHED_WAIT},
+    limits::{ANSWER_TIME, KEPT_FOR, KEPT_FOR_WATCHERS, SHARED_FOR, WATCHED_WAIT},
     page::{
         errands::Errand,
-        shared::{self, Question},
+        shared::{self, Place, Question},
     },
     problem::Problem,
     routes::{Route, routes},
@@ -195,33 +195,57 @@ impl Visit {
         read(id, &self.look(id, name, pairs.collect()).await?)
     }
 
-    /// Waits until the API may be asked, if this page is read again: it shares what may be read for all that are watched.
-    async fn may_read(&self, id: &'static str) -> bool {
-        let Some(again) = &self.again else { return true };
-        let may = self.service.shared().may_read(shared::cost(id), again.until).await;
-        again.late.fetch_or(!may, Ordering::Relaxed);
-        may
-    }
-
     /// As [`Visit::ask`]; a page that is read again gets what another one has just got.
     async fn look(&self, id: &'static str, name: &str, parameters: Vec<(String, String)>) -> Result<Bytes, Problem> {
         let grant = json!(*self.asker.caller.grant).to_string();
         let question = Question { grant, route: id, name: name.to_owned(), parameters: parameters.clone() };
         let place = self.service.shared().place(question);
-        let mut answer = if self.again.is_some() { Some(place.lock().await) } else { None };
-        if let Some(json) = answer.as_deref().and_then(shared::young) {
-            return Ok(json);
-        }
-        if !self.may_read(id).await {
-            let old = answer.as_deref().and_then(Option::as_ref).map(|(_, json)| json.clone());
-            return old.ok_or_else(too_many);
+        if self.again.is_some() {
+            return self.once_for_all(&place, SHARED_FOR, id, name, parameters).await;
         }
         let asked = Instant::now();
         let json = self.ask(id, name, parameters, Bytes::new()).await?;
-        answer = answer.or_else(|| place.try_lock().ok());
-        if let Some(mut answer) = answer {
-            *answer = shared::kept(asked, &json);
+        place.keep(asked, &json);
+        Ok(json)
+    }
+
+    /// An answer that is young enough, asked for by one page for all that want it. A page that is read again does not wait for that for longer
+    /// than for its turn: then it gets what was answered before.
+    async fn once_for_all(
+        &self,
+        place: &Place,
+        most: Duration,
+        id: &'static str,
+        name: &str,
+        parameters: Vec<(String, String)>,
+    ) -> Result<Bytes, Problem> {
+        if let Some(json) = place.within(most) {
+            return Ok(json);
         }
+        let late = || {
+            self.again.iter().for_each(|again| again.late.store(true, Ordering::Relaxed));
+            place.last().ok_or_else(too_many)
+        };
+        let turn = place.asking.lock();
+        let _turn = match &self.again {
+            Some(again) => match timeout_at(again.until, turn).await {
+                Ok(turn) => turn,
+                Err(_) => return late(),
+            },
+            None => turn.await,
+        };
+        // Another page may have asked meanwhile.
+        if let Some(json) = place.within(most) {
+            return Ok(json);
+        }
+        if let Some(again) = &self.again
+            && !self.service.shared().may_read(shared::cost(id), again.until).await
+        {
+            return late();
+        }
+        let asked = Instant::now();
+        let json = self.ask(id, name, parameters, Bytes::new()).await?;
+        place.keep(asked, &json);
         Ok(json)
     }
 
@@ -251,19 +275,9 @@ impl Visit {
             let mut all = self.service.kept().lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(all.entry(question).or_default())
         };
-        let mut answer = answer.lock().await;
         let most = if self.again.is_some() { KEPT_FOR_WATCHERS } else { KEPT_FOR };
-        if let Some((_, json)) = answer.as_ref().filter(|(read, _)| read.elapsed() < most) {
-            return read(id, json).map(Some);
-        }
-        if !self.may_read(id).await {
-            return answer.as_ref().map(|(_, json)| read(id, json)).ok_or_else(too_many)?.map(Some);
-        }
         let pairs = asked.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let json = self.ask(id, "", pairs, Bytes::new()).await?;
-        *answer = Some((Instant::now(), json.clone()));
-        drop(answer);
-        read(id, &json).map(Some)
+        read(id, &self.once_for_all(&answer, most, id, "", pairs).await?).map(Some)
     }
 
     /// What the API answers to a change, or to a question with a body.
