@@ -96,7 +96,7 @@ impl Width {
             Width::Narrow => 290.0,
             Width::Medium => 560.0,
             Width::Wide => 920.0,
-            Width::Full => 1_240.0,
+            Width::Full => 1_140.0,
         }
     }
 }
