@@ -238,7 +238,10 @@ mod tests {
             ("a = { command = ['x'], env = ['A=1'] }", "tasks.a: env: \"A=1\" is not the name"),
             ("a = { url = 'ftp://x' }", "tasks.a: url: must begin with https:// or http://"),
             ("a = { url = 'http://x', command = ['x'] }", "tasks.a: unknown field `command`"),
-            ("a = { url = 'http://x', sign_env = ['TURNWISE_NO_SUCH'] }", "tasks.a: sign_env: the variable TURNWISE_NO_SUCH"),
+            (
+                "a = { url = 'http://x', sign_env = ['TURNWISE_NO_SUCH'] }",
+                "tasks.a: sign_env: the variable TURNWISE_NO_SUCH",
+            ),
             ("a = { url = 'http://x', sign_files = ['/no/such'] }", "tasks.a: sign_files: /no/such: "),
             ("a = { url = 'http://x', ca = 'x.pem' }", "tasks.a: ca: has no effect"),
             ("a = { url = 'http://x', proxy = 'x' }", "tasks.a: proxy: "),

@@ -162,9 +162,9 @@ fn secrets(variables: &[String], files: &[PathBuf]) -> Result<Vec<Vec<u8>>, Inva
     }
     let of_env = variables.iter().map(|name| {
         let found = std::env::var(name);
-        found.map(|text| ("sign_env", name.clone(), text)).map_err(|_| {
-            Invalid::new("sign_env", format!("the variable {name} is not set, or is not text"))
-        })
+        found
+            .map(|text| ("sign_env", name.clone(), text))
+            .map_err(|_| Invalid::new("sign_env", format!("the variable {name} is not set, or is not text")))
     });
     let of_files = files.iter().map(|path| {
         let shown = path.display().to_string();
@@ -286,7 +286,10 @@ mod tests {
     fn what_is_wrong_with_a_secret_is_said_without_it() {
         for text in ["", "s3cret", "whsec_s3cret", "whsec_c2hvcnQ="] {
             let refusal = secret("sign_env", "INVOICE", text).unwrap_err().to_string();
-            assert!(refusal.starts_with("sign_env: INVOICE: must be whsec_") && !refusal.contains("s3cret"), "{refusal}");
+            assert!(
+                refusal.starts_with("sign_env: INVOICE: must be whsec_") && !refusal.contains("s3cret"),
+                "{refusal}"
+            );
         }
     }
 }

@@ -69,7 +69,8 @@ fn serve(stream: &TcpStream, tell: &Sender<Got>, answer: &dyn Fn(usize) -> Strin
         let Some((name, value)) = header.trim_end().split_once(": ") else { break };
         headers.push((name.to_ascii_lowercase(), value.to_owned()));
     }
-    let length = headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, length)| length.parse().unwrap());
+    let length =
+        headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, length)| length.parse().unwrap());
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
     let got = Got { line: line.trim_end().to_owned(), headers, body: String::from_utf8(body).unwrap() };
@@ -116,7 +117,10 @@ fn a_job_is_posted_with_what_identifies_it_and_the_answer_is_its_result(place: &
     assert_eq!(got.line, "POST /jobs?key=k HTTP/1.1");
     let posted = got.json();
     assert_eq!(posted["id"], job.as_str());
-    assert_eq!((&posted["task"], &posted["group"], &posted["queue"]), (&json!("invoice"), &json!("acme"), &json!("default")));
+    assert_eq!(
+        (&posted["task"], &posted["group"], &posted["queue"]),
+        (&json!("invoice"), &json!("acme"), &json!("default"))
+    );
     assert_eq!((&posted["attempt"], &posted["fence"]), (&json!(1), &json!(1)));
     assert!(got.body.contains(r#""args":{"order": 7.0}"#), "to the letter: {}", got.body);
     assert!(got.header("webhook-id").unwrap().starts_with(&job));
@@ -166,7 +170,10 @@ fn what_is_not_wanted_fails_for_good_and_what_went_wrong_is_tried_again(place: &
     }
     let job = place.enqueue(&["invoice"]);
     place.wait_for_state(&job, "success");
-    assert_eq!([endpoint.next().json()["attempt"].clone(), endpoint.next().json()["attempt"].clone()], [json!(1), json!(2)]);
+    assert_eq!(
+        [endpoint.next().json()["attempt"].clone(), endpoint.next().json()["attempt"].clone()],
+        [json!(1), json!(2)]
+    );
     node.stop();
 }
 

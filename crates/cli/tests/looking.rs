@@ -380,8 +380,7 @@ fn a_node_says_what_it_waits_for_when_it_stops_and_what_it_leaves_behind() {
     // The tests may be run with nohup, and a signal that is ignored stays so.
     let mut hears = Command::new("env");
     hears.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_turnwise")]);
-    let mut command =
-        place.prepared(hears, &["serve", "--demo-tasks", "--await-termination", "90s", "--log", "error"]);
+    let mut command = place.prepared(hears, &["serve", "--demo-tasks", "--await-termination", "90s", "--log", "error"]);
     let mut node = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     place.wait_for_state(&job, "running");
     signal(node.id(), "HUP");

@@ -298,7 +298,8 @@ mod tests {
 
     #[test]
     fn addresses_of_private_networks_are_not_public_however_they_are_written() {
-        for ip in ["127.0.0.1", "10.1.2.3", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "::1", "fd00::1"] {
+        for ip in ["127.0.0.1", "10.1.2.3", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "::1", "fd00::1"]
+        {
             assert!(!is_public(ip.parse().unwrap()), "{ip}");
         }
         assert!(!is_public("::ffff:169.254.169.254".parse().unwrap()));

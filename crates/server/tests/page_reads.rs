@@ -38,7 +38,7 @@ fn most(page: &Page) -> Option<u64> {
         "/nodes" => COUNT + 1_000,
         // Settings, or a page of a list.
         _ => 3_000,
-        })
+    })
 }
 
 /// How often a page is asked for until it is made in time.

@@ -66,7 +66,11 @@ const OF_A_TASK: [[&str; 3]; 14] = [
 /// The same, of a task that is an HTTP endpoint.
 const OF_AN_HTTP_TASK: [[&str; 3]; 11] = [
     ["url", "", "where its jobs are posted"],
-    ["sign_env", "`[]`", "variables with the secrets that sign what is posted: the new one and, for a while, the old one"],
+    [
+        "sign_env",
+        "`[]`",
+        "variables with the secrets that sign what is posted: the new one and, for a while, the old one",
+    ],
     ["sign_files", "`[]`", "the same, as files"],
     ["ca", "the machine's", "a PEM file with the roots to trust"],
     ["proxy", "none", "`http://HOST:PORT`: a proxy to go through"],

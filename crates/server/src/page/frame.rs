@@ -59,7 +59,6 @@ const WAYS: &[(&str, &str, &str)] = &[
 impl Frame {
     /// Around the page with this title; `current` is the path of its place.
     pub(crate) fn of(visit: &Visit, current: &str, title: impl Into<String>) -> Self {
-        let grant = &visit.asker.caller.grant;
         // A tenant's first page is that of its jobs, and nobody else has jobs of its own.
         let other = if mine::is_for(visit) { "" } else { mine::PATH };
         let ways = WAYS.iter().filter(|(path, _, route)| *path != other && visit.may(route));

@@ -3,9 +3,7 @@
 use std::num::NonZeroU32;
 
 use serde::Serialize;
-use turnwise_core::{
-    Incarnation, JobId, NodeName, QueueName, TaskName, Timestamp, node::NodeState, worker::Worker,
-};
+use turnwise_core::{Incarnation, JobId, NodeName, QueueName, TaskName, Timestamp, node::NodeState, worker::Worker};
 use turnwise_store::{Fleet, Loss};
 
 /// A node of the fleet.
