@@ -205,7 +205,9 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let frame = Frame::of(&visit, "", "Overview").at(now).json("overview");
     let findings: Findings = visit.kept("diagnose").await?.unwrap_or_default();
     let Queues { mut queues } = visit.get("listQueues", "", &[("limit", "1000")]).await?;
-    let hour = now.minus(std::time::Duration::from_secs(3_600)).to_string();
+    // By the minute, so that pages that are read again ask the same.
+    let minute = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(60_000_000));
+    let hour = minute.minus(std::time::Duration::from_secs(3_600)).to_string();
     let Errors { mut errors } = visit.get("listErrors", "", &[("since", &hour)]).await?;
     for error in errors.iter_mut().take(ERRORS) {
         error.text = text_of(&visit, error).await?;
