@@ -42,8 +42,9 @@ pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 pub const PAGE_TIME: Duration = Duration::from_millis(1_800);
 /// For so long live pages share what they read again: however many watch a page, it is read again for one of them.
 pub const SHARED_FOR: Duration = Duration::from_secs(4);
-/// Statements a second that live pages of this server make to be read again, on the average, and so many at once before that. With the reader of
-/// events these are less than four a second and server, however many people watch and whatever they look at.
+/// What live pages of this server may cost a second to be read again, on the average, by what their routes are taken to cost, and so much at once
+/// before that: however many people watch, and whatever they look at. Measured with ten kinds of pages open and the reader of events, these were
+/// 6.6 to 7.5 statements a second; four are the aim.
 pub const WATCHED_A_SECOND: f64 = 2.0;
 /// See [`WATCHED_A_SECOND`]: a page that is watched alone is read again at once.
 pub const WATCHED_AT_ONCE: f64 = 12.0;

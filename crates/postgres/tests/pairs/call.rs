@@ -11,6 +11,8 @@ use turnwise_store::{
 };
 use uuid::Uuid;
 
+use super::access::Access;
+
 /// Both sides of a store.
 #[derive(Clone)]
 pub(crate) struct Both {
@@ -46,6 +48,8 @@ pub(crate) enum Call {
     Lost(AskLost),
     Prune,
     Remember(Option<(Incarnation, Epoch)>, Vec<NewMemo>),
+    /// About tokens, log-ins and tickets.
+    Access(Access),
     /// The dispatcher writes how much there is.
     Totals(Incarnation, Epoch),
     BeginStatistics(Epoch),
@@ -93,6 +97,10 @@ pub(crate) enum Subject {
     /// The row of the term that writes statistics, and what it writes.
     Statistics,
     Memo(i16, String),
+    /// By their numbers in [`super::access`].
+    Token(u8),
+    Login(u8),
+    Ticket(u8),
     /// A node's row and its mail.
     Node(Incarnation),
     Name(String),
@@ -139,7 +147,7 @@ impl Answer {
         }
     }
 
-    fn whole<T: std::fmt::Debug>(reply: Result<T>) -> Self {
+    pub(crate) fn whole<T: std::fmt::Debug>(reply: Result<T>) -> Self {
         match reply {
             Ok(reply) => Self::one(reply),
             Err(error) => Self::error(&error),
@@ -161,6 +169,7 @@ impl Call {
                 Ok(Once::UnderWay) => Answer::NotDone("another call with this key is under way".into()),
                 done => Answer::whole(done),
             },
+            Self::Access(access) => access.on(&**operators).await,
             Self::Totals(node, epoch) => Answer::whole(operators.write_totals((node, epoch), Totals::default()).await),
             Self::BeginStatistics(epoch) => Answer::whole(operators.begin_statistics(epoch).await),
             Self::WriteStatistics(write) => Answer::whole(operators.write_statistics(write).await),
@@ -258,6 +267,7 @@ impl Call {
     pub(crate) fn variants(&self) -> Vec<Call> {
         match self {
             Self::Lost(ask) => vec![self.clone(), Self::Lost(AskLost { expire: Expire::NoNode, ..ask.clone() })],
+            Self::Access(access) => access.variants().into_iter().map(Self::Access).collect(),
             other => vec![other.clone()],
         }
     }
@@ -273,6 +283,9 @@ impl Call {
     }
 
     pub(crate) fn writes(&self) -> bool {
+        if let Self::Access(access) = self {
+            return access.writes();
+        }
         !matches!(self, Self::Load(_) | Self::Mail(_) | Self::Job(_) | Self::Story(_) | Self::Nodes | Self::Recall)
     }
 
@@ -351,6 +364,7 @@ impl Call {
                 touched.insert(Subject::Once(once.key.to_string()));
                 once.jobs.iter().for_each(|job| submit(job, &mut touched));
             }
+            Self::Access(access) => touched.extend(access.touches()),
             Self::Totals(..) => {
                 touched.insert(Subject::Lead);
             }

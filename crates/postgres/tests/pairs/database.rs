@@ -17,6 +17,7 @@ use turnwise_testpg::Cluster;
 use uuid::Uuid;
 
 use super::{
+    access,
     call::{Answer, Both, Call, Level, Subject},
     stages::{Stage, TASKS_ID_FROM},
     state, still, until,
@@ -202,6 +203,7 @@ impl Database {
             Subject::Memo(kind, name) => format!("memo where kind = {kind} and name = '{name}'"),
             Subject::Node(node) => format!("node where incarnation = '{}'", node.0),
             Subject::Lead => "dispatcher".into(),
+            Subject::Token(_) | Subject::Login(_) | Subject::Ticket(_) => access::row(subject),
             Subject::Name(_) | Subject::History => unreachable!("no row of its own: stages::is_there"),
         };
         self.stranger.batch_execute("begin").await.expect("the stranger begins");

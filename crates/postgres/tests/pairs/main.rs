@@ -5,9 +5,10 @@
 //! All of them take minutes: a run has one in five, another fifth each second; `TURNWISE_FULL=1` has all. `TURNWISE_PAIRS` picks
 //! meetings by a part of their name, as a failure prints it.
 //!
-//! [`stages`] what is there and which calls are made → [`call`] a call as a value → [`database`] holding, being blocked,
+//! [`stages`] what is there and which calls are made → [`call`] a call as a value, [`access`] those about tokens → [`database`] holding, being blocked,
 //! strangers → [`state`] what can be read afterwards.
 
+mod access;
 mod call;
 mod database;
 mod stages;

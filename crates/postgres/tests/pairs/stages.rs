@@ -16,7 +16,10 @@ use turnwise_store::{
 };
 use uuid::Uuid;
 
-use super::call::{Call, Level, Subject};
+use super::{
+    access,
+    call::{Call, Level, Subject},
+};
 
 pub(crate) const DELTA: Incarnation = Incarnation(Uuid::from_u128(0xde17_0000_0000_4000_8000_0000_0000_0004));
 /// It has not joined yet.
@@ -63,6 +66,7 @@ pub(crate) fn is_there(stage: Stage, subject: &Subject) -> bool {
         Subject::Lead => true,
         Subject::Once(key) => key == "known" || key == "ancient",
         Subject::Statistics => true,
+        Subject::Token(n) | Subject::Login(n) | Subject::Ticket(n) => *n == 1,
         Subject::Name(_) | Subject::History => false,
     }
 }
@@ -140,6 +144,7 @@ impl Stage {
             store.beat(beat(ALPHA, true)).await.expect("beat");
         }
         operators.submit_once(once("known", vec![])).await.expect("submit once");
+        access::make(&*operators).await;
         assert_eq!(operators.begin_statistics(scene.epoch).await.expect("begin").term, TERM);
         // What is written from now on has another time.
         h.advance(SECOND).await;
@@ -154,6 +159,8 @@ impl Stage {
                 submits(&mut calls);
                 onces(&mut calls);
                 statistics(scene.epoch, &mut calls);
+                let accesses = access::CALLS.map(|(name, access)| (format!("a server {name}"), Call::Access(access)));
+                calls.extend(accesses);
                 own_transactions(scene, &mut calls).await;
                 nodes(scene, &mut calls).await;
                 jobs(scene, &mut calls).await;

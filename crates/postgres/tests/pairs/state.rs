@@ -9,6 +9,7 @@ use turnwise_store::{
 };
 
 use super::{
+    access,
     call::{Both, unnumbered},
     stages::{KEYS, NODES, ONCE_KEYS, WITH_STORIES, once},
 };
@@ -84,6 +85,8 @@ pub(crate) async fn read(both: &Both, begin: &Cursor, epoch: Epoch) -> State {
     for row in operators.statistics_totals().await.expect("statistics") {
         say("a running total".into(), format!("{row:?}"));
     }
+    access::read(&**operators, &mut state).await;
+    let mut say = |what: String, how: String| state.insert(what, how);
     for key in ONCE_KEYS {
         let answer = operators.submit_once(once(key, Vec::new())).await.expect("probe for a key");
         say(format!("once {key}"), format!("{answer:?}"));
