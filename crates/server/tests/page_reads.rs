@@ -112,7 +112,6 @@ async fn no_page_reads_all_jobs() {
             let after = looked_at(&url);
             break (after.0 - found, after.1 - read);
         };
-        eprintln!("{}: {found} rows by an index, {read} without", page.path);
         if read > 0 || most(page).is_some_and(|most| found > most) {
             wrong.push(format!("{path}: {found} rows by an index, of {:?}; {read} without one", most(page)));
         }

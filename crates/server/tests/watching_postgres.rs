@@ -135,10 +135,6 @@ async fn watching_costs_few_statements_a_second_whatever_pages_are_open() {
             for (path, times) in people(times).zip(&read) {
                 assert!(*times >= 2, "{path} was read again {times} times: {read:?}");
             }
-            eprintln!(
-                "{} people, {alone:?} without them: {cost:?} a second; pages were read {read:?} times",
-                read.len()
-            );
             costs.push(cost);
         }
         end.send_replace(true);
