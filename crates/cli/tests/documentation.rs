@@ -98,6 +98,7 @@ fn script(page: &str) -> String {
             "python" => {
                 script += &format!("cat >block.py <<'PYTHON'\n{text}\nPYTHON\npython3 -m py_compile block.py\n")
             }
+            "json" => script += &format!("python3 -m json.tool >/dev/null <<'JSON'\n{text}\nJSON\n"),
             "js" => {
                 script += &format!("cat >block.mjs <<'JS'\n{text}\nJS\n");
                 script += "if command -v node >/dev/null; then node --check block.mjs; fi\n";
@@ -228,7 +229,9 @@ async fn every_sql_block_of_the_guides_works() {
 fn every_block_of_the_guides_is_of_a_known_language() {
     for (name, page) in pages() {
         for block in blocks(&page) {
-            let known = ["sh", "toml", "sql", "ini", "rust", "text", "python", "js"].contains(&block.language);
+            // What is in TypeScript is compiled by clients/typescript/check.
+            let known =
+                ["sh", "toml", "sql", "ini", "rust", "text", "python", "js", "json", "ts"].contains(&block.language);
             assert!(known, "{name}, line {}: {:?}", block.line, block.language);
         }
     }

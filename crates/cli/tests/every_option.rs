@@ -96,7 +96,7 @@ const SEEN: &[&str] = &[
     "audit --json",
     "token list --wide",
     "token list --json",
-    "simulate --slots 8 --weight acme=2 --concurrency later=2 --pause many-alpha --wide",
+    "simulate --slots 8 --weight acme=2 --concurrency later=2 --group-concurrency acme=1 --pause many-alpha --wide",
     "simulate --json",
 ];
 

@@ -118,6 +118,8 @@ fn asked(route: &Route, side: &Side) -> Request<Body> {
         _ => side.queue().to_string(),
     };
     let path = route.path.replace("{id}", &side.job.to_string()).replace("{name}", &name);
+    // No worker has this id: it counts as one that is lost.
+    let path = path.replace("{worker}", &side.job.to_string());
     let names = json!({"task": side.task(), "group": side.group(), "queue": side.queue()});
     let with = |mut body: Value| {
         body.as_object_mut().unwrap().extend(names.as_object().unwrap().clone());
@@ -131,6 +133,14 @@ fn asked(route: &Route, side: &Side) -> Request<Body> {
         "NewToken" => json!({"name": "made", "scopes": ["read"]}),
         "NewTicket" => json!({"groups": [side.group()], "origins": [EMBEDDER]}),
         "NewSchedule" => with(json!({"every": "1h"})),
+        "RegisterWorker" => json!({
+            "protocol": 1, "name": "worker", "slots": 1, "queues": [side.queue()], "tasks": {side.task().as_str(): {}},
+        }),
+        "TakeJobs" => json!({"n": 0, "held": []}),
+        "BeatWorker" => json!({"slots": 1, "held": []}),
+        "NoteRuns" => json!({"notes": []}),
+        "SettleRuns" => json!({"ends": []}),
+        "LeaveWorker" => json!({"back": []}),
         _ => json!({}),
     });
     request(route.verb.method().as_str(), &path, body.as_ref())
@@ -272,6 +282,8 @@ fn expected(grant: &Grant, action: Action, route: &Route, side: &Side) -> u16 {
         path if path.contains("/groups/") => Target::Group(&group),
         path if path.contains("/tasks/") => Target::Task(&task),
         _ if matches!(route.id, "submitJob" | "submitJobs" | "setSchedule") => Target::New(&job),
+        // A worker is the token's own, whatever it is limited to.
+        path if path.contains("/workers") => Target::Many,
         path if path.contains('{') => Target::Job { queue: &queue, group: &group, task: &task },
         _ if action.reach() == Reach::Installation => Target::Installation,
         _ => Target::Many,
@@ -287,13 +299,16 @@ fn expected(grant: &Grant, action: Action, route: &Route, side: &Side) -> u16 {
         {
             403
         }
+        // It is registered for what the token has of its queues and tasks, which is nothing.
+        Ok(()) if route.id == "registerWorker" && !grant.covers(&queue, &group, &task) => 403,
         Ok(()) => 200,
     }
 }
 
 /// A name that there may be nothing about, or a task or a key that nothing is set for.
 fn gone(route: &Route, status: u16) -> bool {
-    status == 404 && matches!(route.id, "getKey" | "getTask" | "getQueue" | "getGroup" | "revokeToken")
+    let names = ["getKey", "getTask", "getQueue", "getGroup", "revokeToken", "drainNode", "resumeNode"];
+    status == 404 && names.contains(&route.id)
 }
 
 fn of_group(group: &str) -> Limits {
