@@ -93,8 +93,10 @@ async fn every_list_goes_down_the_index_that_the_page_names() {
     ] {
         let plan = plan(&app, sql, &values).await;
         assert!(plan.contains(index) && plan.contains("Index Cond: ((ROW("), "{sql}\n{plan}");
+        // Nodes are found by theirs.
+        let of_jobs = plan.replace("node_pkey on node", "");
         for other in ["Seq Scan on job", "Seq Scan on history", "_pkey", "rest_id_idx", "history_cancelled"] {
-            assert!(!plan.contains(other), "{other}: {sql}\n{plan}");
+            assert!(!of_jobs.contains(other), "{other}: {sql}\n{plan}");
         }
         // The parts of history are merged by their key, without being sorted.
         assert!(!plan.contains("Sort Key") || plan.contains("Merge Append"), "{sql}\n{plan}");
