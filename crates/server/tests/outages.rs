@@ -73,13 +73,20 @@ fn body(route: &Route) -> Option<Value> {
         "NewToken" => json!({"name": "t", "scopes": ["read"]}),
         "NewTicket" => json!({"groups": ["acme"], "origins": ["https://app.example"]}),
         "NewSchedule" => json!({"task": "t", "every": "1h"}),
+        "RegisterWorker" => json!({"protocol": 1, "name": "worker", "slots": 1, "tasks": {"t": {}}}),
+        "TakeJobs" => json!({"n": 1, "held": []}),
+        "BeatWorker" => json!({"slots": 1, "held": []}),
+        "NoteRuns" => json!({"notes": []}),
+        "SettleRuns" => json!({"ends": []}),
+        "LeaveWorker" => json!({"back": []}),
         _ => json!({}),
     })
 }
 
 async fn each_route_says_try_again(server: &Server, most: Duration) {
     for route in routes().iter().filter(|route| route.action.is_some()) {
-        let path = route.path.replace("{id}", "01890163-d869-7739-8aea-5966c26f8ad9").replace("{name}", "some");
+        let id = "01890163-d869-7739-8aea-5966c26f8ad9";
+        let path = route.path.replace("{id}", id).replace("{worker}", id).replace("{name}", "some");
         let begun = Instant::now();
         let answer = server.send(request(route.verb.method().as_str(), &path, body(route).as_ref())).await;
         if route.id == "makeTicket" {
