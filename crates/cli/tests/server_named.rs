@@ -75,6 +75,8 @@ const COMMANDS: &[(&str, Does, &str)] = &[
     ("migrate", Refuse, "--print"),
     ("move", Refuse, "sqlite:turnwise.db sqlite:other.db"),
     ("move", Refuse, "sqlite:turnwise.db sqlite:other.db --cancel"),
+    ("node drain", Ask, "some"),
+    ("node resume", Ask, "some"),
     ("nodes", Ask, ""),
     ("prune", Ask, ""),
     ("prune", Refuse, "--dry-run"),

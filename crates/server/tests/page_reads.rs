@@ -32,7 +32,9 @@ fn most(page: &Page) -> Option<u64> {
         // How much there is, what is wrong, the queues, and jobs in nodes' hands; what happened in the last hour.
         "/" => 4 * COUNT + 2 * BY_QUEUE,
         "/fairness" => COUNT + BY_QUEUE + BY_GROUP,
-        "/jobs" | "/queues" | "/tasks" | "/groups/{name}" => COUNT + BY_QUEUE + 3_000,
+        "/jobs" | "/queues" | "/tasks" => COUNT + BY_QUEUE + 3_000,
+        // Also its own numbers of each queue.
+        "/groups/{name}" => COUNT + BY_QUEUE + 9_000,
         // One that looks for some of the jobs looks at no more of them than a count does.
         "/queues/{name}" | "/tasks/{name}" | "/jobs/suggest" | "/mine" => 2 * COUNT + 2 * BY_QUEUE + 1_000,
         "/nodes" => COUNT + 1_000,

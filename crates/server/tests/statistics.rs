@@ -150,9 +150,10 @@ async fn what_a_limited_token_gets_does_not_depend_on_how_many_others_there_are(
         let of_group = Limits { groups: Some([GroupName::new("g7").unwrap()].into()), ..Limits::default() };
         let of_queue = Limits { queues: Some([queue("mail")].into()), ..Limits::default() };
         let of_task = Limits { tasks: Some([TaskName::new("t7").unwrap()].into()), ..of_queue.clone() };
+        let since = server.turnwise.now().await.unwrap().minus(Duration::from_secs(3 * 60 * 60));
         let ask = async |limits: Limits, query: &str| {
             let secret = token(&server, limits).await;
-            let path = format!("/api/v1/statistics?since=-3h&{query}");
+            let path = format!("/api/v1/statistics?since={since}&{query}");
             server.send(with(request("GET", &path, None), &secret)).await
         };
         for query in ["by=group&queue=mail", "by=task"] {

@@ -20,6 +20,7 @@ const PROMISES: &[(&str, &str)] = &[
     ("story", include_str!("../src/conformance/story.rs")),
     ("closing", include_str!("../src/conformance/closing.rs")),
     ("tokens", include_str!("../src/conformance/tokens.rs")),
+    ("workers", include_str!("../src/conformance/workers.rs")),
     ("logins", include_str!("../src/conformance/logins.rs")),
     ("tickets", include_str!("../src/conformance/tickets.rs")),
     ("audit", include_str!("../src/conformance/audit.rs")),

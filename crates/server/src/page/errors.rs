@@ -127,9 +127,10 @@ impl Examples {
     }
 }
 
-/// What an error of this kind says, where a job that has it is still there.
+/// What an error of this kind says, where a job that failed with it is still there: such jobs have an index.
 pub(crate) async fn text_of(visit: &Visit, seen: &ErrorSeen) -> Result<Option<String>, Problem> {
-    let found = example(visit, filter(&seen.fingerprint, &seen.task, &seen.queue)).await?;
+    let of_kind = filter(&seen.fingerprint, &seen.task, &seen.queue);
+    let found = example(visit, format!("{of_kind} state:failed")).await?;
     Ok(found.filter(|example| example.error.is_some()).map(|example| example.text()))
 }
 
