@@ -1,7 +1,7 @@
 //! What happened: numbers by the minute, hour and day, and which errors there were.
 
 use turnwise::{
-    GroupName, Invalid, QueueName, TaskName,
+    Error, GroupName, Invalid, QueueName, TaskName,
     statistics::{AskErrors, AskStatistics, By, Counted, Of, Step},
     wire,
 };
@@ -34,7 +34,7 @@ pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
         return Err(Problem::in_parameter("queue", &invalid));
     }
     let _turn = call.service.turn(Turn::Statistics).await?;
-    let points = call.turnwise().statistics_within(&ask, call.grant.limits()).await?;
+    let points = call.turnwise().statistics_within(&ask, call.grant.limits()).await.map_err(problem)?;
     Reply::json(&wire::Statistics::new(&points, outcome))
 }
 
@@ -53,7 +53,15 @@ pub(crate) async fn errors(call: Call) -> Result<Reply, Problem> {
         let wanted = wanted && task.as_ref().is_none_or(|task| *task == row.task);
         wanted && call.grant.sees(&row.queue, &Of::Task(row.task.clone()))
     });
-    Reply::json(&wire::Errors::new(&errors.await?))
+    Reply::json(&wire::Errors::new(&errors.await.map_err(problem)?))
+}
+
+/// What is invalid came as a parameter, and not in a body.
+fn problem(error: Error) -> Problem {
+    match error {
+        Error::Invalid(invalid) => Problem::in_parameter(invalid.field, &invalid),
+        other => other.into(),
+    }
 }
 
 fn by(text: &str) -> Result<By, Invalid> {

@@ -30,6 +30,10 @@ use crate::{Error, Turnwise};
 /// Jobs per read.
 const PAGE: u32 = 10_000;
 
+/// Unfinished jobs that are looked at for strays: a stray grows old, so the oldest are likeliest to be one. The page of the overview asks for
+/// this as well, and a look at all would cost it as much as counting them.
+const STRAYS: usize = 1_000;
+
 impl Turnwise {
     /// Looks at the database, the nodes and the jobs, and says of each thing how it is. It changes nothing.
     ///
@@ -58,14 +62,14 @@ impl Turnwise {
             lead_changes: lead_changes(&led, fleet.now),
             lost: lost.collect(),
             unknown: unknown.map(|(name, task)| (name.clone(), task.jobs.waiting + task.jobs.stuck)).collect(),
-            strays: self.strays(jobs).await?,
+            strays: self.strays(STRAYS).await?,
             more: overview.more,
             vitals,
         };
         Ok(diagnose(&picture))
     }
 
-    /// Of the first `most` unfinished jobs, those that are said to be in a node's hands and are in none.
+    /// Of the oldest `most` unfinished jobs, those that are said to be in a node's hands and are in none.
     async fn strays(&self, most: usize) -> Result<usize, Error> {
         let store = self.store();
         let (mut held, mut after, mut left) = (BTreeSet::new(), None, most);
