@@ -735,3 +735,17 @@ async fn a_thousand_idle_workers_cost_five_statements_a_second_at_most() {
     assert!(asked <= 5 * lasted, "{asked} statements in {lasted} s");
     assert!(asked >= lasted / 2, "{asked} statements in {lasted} s: nobody beats");
 }
+
+#[tokio::test]
+async fn a_fence_that_not_every_language_reads_exactly_is_refused() {
+    let (_, turnwise) = Counted::new();
+    let server = Server::of("memory", turnwise);
+    let registered = server.post("/api/v1/workers", &facts("exact")).await.expect(201);
+    let beat = format!("/api/v1/workers/{}/beat", registered["worker"].as_str().unwrap());
+    let held =
+        |fence: u64| json!({"slots": 1, "held": [{"id": "01890163-d869-7739-8aea-5966c26f8ad9", "fence": fence}]});
+    let most = (1 << 53) - 1;
+    let answer = server.post(&beat, &held(most)).await.expect(200);
+    assert_eq!((&answer["stop"][0]["fence"], &answer["stop"][0]["reason"]), (&json!(most), &json!("gone")));
+    server.post(&beat, &held(most + 1)).await.refused(422, None);
+}

@@ -32,7 +32,7 @@ const PAGE: u32 = 10_000;
 
 /// Unfinished jobs that are looked at for strays: a stray grows old, so the oldest are likeliest to be one. The page of the overview asks for
 /// this as well, and a look at all would cost it as much as counting them.
-const STRAYS: usize = 1_000;
+const STRAYS: usize = 200;
 
 impl Turnwise {
     /// Looks at the database, the nodes and the jobs, and says of each thing how it is. It changes nothing.

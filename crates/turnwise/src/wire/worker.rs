@@ -30,6 +30,8 @@ pub const MAX_TAKEN: u64 = 1_000;
 const MAX_HELD: usize = 2 * MAX_SLOTS as usize;
 /// The longest wait of a take.
 pub const LONGEST_TAKE: Duration = Duration::from_secs(60);
+/// The largest whole number that every language reads exactly.
+const MOST_EXACT: u64 = (1 << 53) - 1;
 /// Lines of one note.
 const MAX_LINES: usize = 10_000;
 
@@ -53,8 +55,8 @@ fn put_held(held: &mut (Option<JobId>, Option<Fence>), name: &'static str, value
     if name == "id" {
         held.0 = Some(text(name, value)?.parse()?);
     } else {
-        let fence = count(name, value)?;
-        held.1 = Some(Fence(i64::try_from(fence).map_err(|_| Invalid::new(name, "is too large"))?));
+        let fence = at_most(name, value, MOST_EXACT)?;
+        held.1 = Some(Fence(i64::try_from(fence).expect("it has 53 bits")));
     }
     Ok(())
 }
