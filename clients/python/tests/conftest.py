@@ -47,7 +47,7 @@ def url(request: pytest.FixtureRequest) -> str:
 def workers_url(url: str, request: pytest.FixtureRequest) -> str:
     """The address of a server that speaks the protocol for workers."""
     if "in memory" not in request.node.name and not speaks_the_protocol(request.getfixturevalue("real_server")):
-        pytest.skip("this turnwise has no routes for workers")
+        pytest.fail("this turnwise has no routes for workers")
     return url
 
 
